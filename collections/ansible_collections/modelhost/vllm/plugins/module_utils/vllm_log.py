@@ -1,0 +1,40 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""How far a vLLM start is, read from what it logs. The lines move between releases: this is for people, and never evidence that a model serves."""
+
+from __future__ import annotations
+
+import re
+
+# In the order of a start. Texts seen in vLLM 0.32 and 0.33; a line of an unknown release only makes the stage stay the one before.
+_STAGES = [
+    (r"non-default args:", "reading the configuration"),
+    (r"Resolved architecture: (?P<detail>\S+)", "configuring {detail}"),
+    (r"Initializing a V1 LLM engine", "starting the engine"),
+    (r"rank \d+ in world size (?P<detail>\d+)", "connecting {detail} rank(s)"),
+    (r"Starting to load model", "loading weights"),
+    (r"checkpoint shards:\s+(?P<detail>\d+% Completed \| \d+/\d+)", "loading weights: {detail} shards"),
+    (r"Loading weights took (?P<detail>[\d.]+ s)", "weights loaded in {detail}"),
+    (r"torch.compile took (?P<detail>[\d.]+ s)", "compiled in {detail}"),
+    (r"KV cache size: (?P<detail>[\d,]+ tokens)", "KV cache of {detail}"),
+    (r"Capturing CUDA graphs[^%]*?(?P<detail>\d+%)", "capturing CUDA graphs: {detail}"),
+    (r"init engine .* took (?P<detail>[\d.]+ s)", "engine initialised in {detail}"),
+    (r"Starting vLLM server", "starting the server"),
+    (r"Application startup complete", "server started"),
+]
+_DECISIVE = re.compile(r"Error|error:|ERROR|CRITICAL|Traceback|Killed|out of memory")
+
+
+def stage(lines: list[str]) -> str:
+    """The last stage that the lines name."""
+    reached = "starting"
+    for line in lines:
+        for pattern, text in _STAGES:
+            match = re.search(pattern, line)
+            if match:
+                reached = text.format(**match.groupdict())
+    return reached
+
+
+def decisive(lines: list[str], most: int = 8) -> list[str]:
+    """The lines that say why a start failed: the last ones that speak of an error, or else simply the last ones."""
+    return ([line for line in lines if _DECISIVE.search(line)] or lines)[-most:]

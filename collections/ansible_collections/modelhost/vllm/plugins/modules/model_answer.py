@@ -1,0 +1,194 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_answer
+short_description: Wait until a model answers a real prompt
+description:
+  - The only evidence that a model serves is an answer. vLLM's unit is C(active) from its first second, the port refuses connections until the load
+    is over, and C(/health) says only that a process lives.
+  - While waiting, the stage that the engine's log names, the memory that its processes hold and what they read are shown.
+  - The wait has no clock. It fails when the unit fails or is restarted by systemd, when the server rejects the prompt, or when neither log, memory
+    nor reads have moved for O(stall) seconds.
+options:
+  model:
+    description: Name of the model.
+    type: str
+    required: true
+  host:
+    description: Address that the server binds.
+    type: str
+    required: true
+  port:
+    description: Port of the server.
+    type: int
+    required: true
+  stall:
+    description: Seconds without any movement after which the load counts as stuck.
+    type: int
+    default: 900
+  prompt:
+    description: What to ask.
+    type: str
+    default: What is the capital of France?
+  max_tokens:
+    description: Length of the answer at most, in tokens.
+    type: int
+    default: 16
+  resume:
+    description: What the previous call of one task returned. Set by the action plugin only.
+    type: dict
+author:
+  - The modelhost authors
+attributes:
+  check_mode:
+    support: full
+    description: Asks nothing and waits for nothing.
+"""
+
+EXAMPLES = r"""
+- name: Wait for the first answer
+  modelhost.vllm.model_answer:
+    model: kimi-k25-int4
+    host: 127.0.0.1
+    port: 8000
+"""
+
+RETURN = r"""
+answer:
+  description: What the model said.
+  type: str
+  returned: success
+seconds:
+  description: Time from the unit's start to the answer, in seconds.
+  type: float
+  returned: success
+journal:
+  description: The decisive lines of the unit's journal.
+  type: list
+  elements: str
+  returned: failure
+"""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd, vllm_log
+from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint, answer_text
+
+SLICE = 4.0  # seconds that one call waits at most
+MEBIBYTE = 1024 * 1024
+
+
+def movement(control_group: str) -> tuple[int, int]:
+    """Memory held and bytes read by the processes of a unit, in MiB."""
+    memory = read = 0
+    try:
+        with open(f"/sys/fs/cgroup{control_group}/cgroup.procs", encoding="ascii") as stream:
+            pids = stream.read().split()
+    except OSError:
+        return 0, 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/statm", encoding="ascii") as stream:
+                memory += int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            with open(f"/proc/{pid}/io", encoding="ascii") as stream:
+                read += int(stream.read().split()[1])  # rchar
+        except (OSError, IndexError):
+            continue  # it has ended meanwhile
+    return memory // MEBIBYTE, read // MEBIBYTE
+
+
+class Wait:
+    """One call: a few seconds of a wait that the action plugin continues."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.model = module.params["model"]
+        secret = models.live_path(f"{self.model}.secret.env")
+        self.endpoint = Endpoint(module.params["host"], module.params["port"], secret)
+        self.resume = module.params["resume"] or {}
+
+    def unit(self) -> dict[str, str]:
+        return models.show([self.model])[self.model]
+
+    def fail(self, reason: str, lines: list[str]) -> None:
+        decisive = vllm_log.decisive(lines)
+        unit = models.unit_name(self.model)
+        self.module.fail_json(
+            msg="{0}: {1}. Its journal's decisive lines:\n{2}\nAll of it: journalctl -u {3}".format(
+                self.model, reason, "\n".join(decisive) or "(none)", unit), journal=decisive)
+
+    def fail_if_dead(self, unit: dict[str, str]) -> None:
+        restarts = int(unit["NRestarts"])
+        restarted = restarts > self.resume.setdefault("restarts", restarts)
+        if unit["ActiveState"] in ("active", "activating") and unit["SubState"] != "auto-restart" and not restarted:
+            return
+        # The journal of the run that ended, which systemd may have replaced by another meanwhile
+        lines = systemd.journal(models.unit_name(self.model), self.resume.get("invocation", ""), 200)
+        self.fail("the unit ended ({ActiveState}/{SubState}, result {Result}, status {ExecMainStatus})".format(**unit), lines)
+
+    def answered(self, unit: dict[str, str]) -> None:
+        """Ask once the server listens; end the wait with its answer."""
+        if not self.endpoint.served_names():
+            return
+        params = self.module.params
+        asked = time.time()
+        try:
+            status, body = self.endpoint.generate(self.model, params["prompt"], params["max_tokens"], timeout=params["stall"])
+        except OSError as error:
+            self.fail(f"the server listens but did not answer within {time.time() - asked:.0f} s ({error})", self.lines(unit))
+        text = answer_text(body).strip() if status == 200 else ""
+        if not text:
+            self.fail(f"the server rejected the prompt, or said nothing: HTTP {status} {body}", self.lines(unit))
+        self.module.exit_json(changed=False, finished=True, answer=text, seconds=round(time.time() - self.resume["started"], 1))
+
+    def lines(self, unit: dict[str, str]) -> list[str]:
+        return systemd.journal(models.unit_name(self.model), unit["InvocationID"], 200)
+
+    def run(self) -> None:
+        deadline = time.monotonic() + SLICE
+        self.resume.setdefault("started", time.time())
+        while True:
+            unit = self.unit()
+            self.fail_if_dead(unit)
+            self.resume["invocation"] = unit["InvocationID"]
+            self.answered(unit)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        lines = self.lines(unit)
+        memory, read = movement(unit["ControlGroup"])
+        moved = [lines[-1] if lines else "", memory // 64, read // 64]
+        if moved != self.resume.get("moved"):
+            self.resume.update(moved=moved, moved_at=time.time())
+        still = time.time() - self.resume["moved_at"]
+        if still > self.module.params["stall"]:
+            self.fail(f"nothing has moved for {still:.0f} s while {vllm_log.stage(lines)}; the limit is {self.module.params['stall']} s", lines)
+        self.module.exit_json(
+            changed=False, finished=False, resume=self.resume,
+            progress=f"{vllm_log.stage(lines)}  ({memory / 1024:.1f} GiB held, {read / 1024:.1f} GiB read)")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "model": {"type": "str", "required": True},
+            "host": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "stall": {"type": "int", "default": 900},
+            "prompt": {"type": "str", "default": "What is the capital of France?"},
+            "max_tokens": {"type": "int", "default": 16},
+            "resume": {"type": "dict"},
+        },
+        supports_check_mode=True,
+    )
+    if module.check_mode:
+        module.exit_json(changed=False, finished=True)
+    Wait(module).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_files
+short_description: Write what the inventory declares for the models, without touching one that serves
+description:
+  - Writes the files of all models into C(/etc/modelhost/declared/MODEL/) and, for each model that is not protected, into their live places,
+    C(/etc/modelhost/models/) and C(/etc/systemd/system/).
+  - A model is protected while its unit is active, activating, deactivating or enabled for boot, or is what was applied last. Its live files stay
+    as they are, and what differs is returned as P(modelhost.vllm.model_files#module:pending).
+  - A unit file is checked with C(systemd-analyze verify --recursive-errors=no) before it is written anywhere, since without that flag a bad
+    directive is only a warning (systemd 252). Before systemd 250, which lacks the flag, any line about the unit is a failure.
+  - A live unit of the same name that modelhost did not write is left alone and makes the module fail.
+options:
+  files:
+    description: The files of all models.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      model:
+        description: Name of the model.
+        type: str
+        required: true
+      name:
+        description: Name of the file, without a folder. A name that ends in C(.secret.env) is never shown and readable by root only.
+        type: str
+        required: true
+      content:
+        description: Its text.
+        type: str
+        required: true
+  prune:
+    description: Suffixes of the files that this call is responsible for. Declared files of such a name that O(files) does not have are removed.
+    type: list
+    elements: str
+    default: []
+author:
+  - The modelhost authors
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Declare the NCCL environment of a model
+  modelhost.vllm.model_files:
+    files:
+      - model: kimi-k25-int4
+        name: kimi-k25-int4.nccl.env
+        content: |
+          NCCL_P2P_LEVEL="SYS"
+"""
+
+RETURN = r"""
+pending:
+  description: For each protected model whose declared files differ from the live ones, the files with their diffs.
+  type: dict
+  returned: always
+  sample:
+    kimi-k25-int4:
+      - file: kimi-k25-int4.yaml
+        diff: "-max-model-len: 65536"
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
+
+
+def unit_error(name: str, text: str) -> str:
+    """What systemd has against a unit file, or nothing. A unit whose program is not there yet cannot be judged: check mode on an empty host."""
+    command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    if command and not os.path.exists(shlex.split(command.group(1))[0]):
+        return ""
+    version = int(re.search(r"\d+", systemd.run(["systemctl", "--version"])).group())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        judged = subprocess.run(
+            ["systemd-analyze", "verify", *(["--recursive-errors=no"] if version >= 250 else []), path],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    ours = "\n".join(line for line in judged.stdout.splitlines() if name in line)
+    return ours if (judged.returncode if version >= 250 else ours) else ""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list", "elements": "dict", "required": True,
+                "options": {
+                    "model": {"type": "str", "required": True},
+                    "name": {"type": "str", "required": True},
+                    "content": {"type": "str", "required": True, "no_log": True},
+                },
+            },
+            "prune": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    by_model: dict[str, dict[str, str | None]] = {}
+    for each in module.params["files"]:
+        by_model.setdefault(each["model"], {})[each["name"]] = each["content"]
+    units = models.show(list(by_model))
+    applied = models.read_applied()
+
+    problems, writes, removals, pending, diffs = [], [], [], {}, []
+    for model, files in by_model.items():
+        for name in models.declared_names(model):
+            if name not in files and name.endswith(tuple(module.params["prune"])):
+                files[name] = None
+        is_protected = models.protected(model, units[model], applied)
+        for name, text in files.items():
+            live = models.read(models.live_path(name))
+            if name.endswith(".service"):
+                if live is not None and models.HEADER not in live:
+                    problems.append(
+                        f"{models.live_path(name)} is there and modelhost did not write it: it stays as it is. Move it away, or give the model another name")
+                error = unit_error(name, text) if text != models.read(models.declared_path(model, name)) else ""
+                if error:
+                    problems.append(f"modelhost_models.{model}: systemd refuses its unit:\n{error}")
+            for path in [models.declared_path(model, name)] + ([] if is_protected else [models.live_path(name)]):
+                before = models.read(path)
+                if before == text:
+                    continue
+                (removals if text is None else writes).append((path, name, text))
+                shown = models.is_secret(name)
+                diffs.append({
+                    "before_header": path, "after_header": path,
+                    "before": "(secret)\n" if shown else before or "", "after": "(another secret)\n" if shown else text or ""})
+        if is_protected and models.pending(files):
+            pending[model] = models.pending(files)
+    if problems:
+        module.fail_json(msg="\n".join(problems))
+
+    if not module.check_mode:
+        for path, name, text in writes:
+            models.write(path, text, models.mode_of(name))
+        for path, name, text in removals:
+            models.remove(path)
+        if any(path.startswith(models.LIVE_UNITS) for path, name, text in writes + removals):
+            systemd.run(["systemctl", "daemon-reload"])
+    module.exit_json(changed=bool(writes or removals), pending=pending, diff=diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+#!/usr/bin/python
+# Copyright: modelhost contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_info
+short_description: Whether the weights of models are complete on this host
+version_added: 0.1.0
+author: modelhost contributors
+description:
+  - Looks at the weights of all given models in one call and changes nothing.
+  - Fetched weights carry a manifest, C(.modelhost.json), with the size and sha256 that each file had when it was fetched and verified.
+    Every call compares the files that are there, and their sizes, with it. The content is not hashed again.
+  - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a split
+    GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
+    (U(https://huggingface.co/docs/safetensors/index#format)).
+  - Readability is asked as the service user, where that user exists and the module runs as root.
+options:
+  models:
+    description: The models to look at.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the model in C(modelhost_models).
+        type: str
+        required: true
+      weights:
+        description: Source of the weights, as described by the role C(model_weights). What is wrong with it is a finding, not an error.
+        type: dict
+        required: true
+  root:
+    description: The directory under which fetched weights lie. It need not exist.
+    type: path
+    required: true
+  user:
+    description: The user that the models run as.
+    type: str
+    default: modelhost
+attributes:
+  check_mode:
+    support: full
+    description: The module only reads.
+"""
+
+EXAMPLES = r"""
+- name: Look at the weights of a model
+  modelhost.vllm.weights_info:
+    root: /var/lib/modelhost/weights
+    models:
+      - name: smollm2
+        weights:
+          source: directory
+          path: /srv/smollm2
+  register: weights
+"""
+
+RETURN = r"""
+models:
+  description: One entry for each model whose source is well declared.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name of the model., type: str}
+    source: {description: Kind of the source., type: str}
+    state: {description: "V(complete), V(incomplete) or V(absent).", type: str}
+    directory: {description: Where the weights lie or will lie., type: str}
+    path: {description: What the engine is told to load., type: str}
+    missing: {description: Files that are named by the manifest or by the weights and are not there., type: list, elements: str}
+    truncated:
+      description: Files of the wrong size, with RV(ignore:bytes) and RV(ignore:expected_bytes).
+      type: list
+      elements: dict
+    unreadable: {description: Paths that the service user cannot read., type: list, elements: str}
+    remaining_bytes: {description: Bytes still to be fetched as far as known (declared size or manifest) else 0., type: int}
+free_bytes:
+  description: Bytes free for root on the file system of O(root).
+  returned: always
+  type: int
+blockers:
+  description: What fetching cannot cure. Bad declarations, too small a disk, damaged directories that are used in place, unreadable files.
+  returned: always
+  type: list
+  elements: str
+findings:
+  description: All reasons why a model could not be served, the blockers first. Each names the variable and the fix.
+  returned: always
+  type: list
+  elements: str
+jobs:
+  description: What has to be fetched, once for each directory.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name of the first model that wants it., type: str}
+    directory: {description: Where it goes., type: str}
+    weights: {description: The source., type: dict}
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
+    declaration_findings,
+    disk_finding,
+    files_below,
+    inspect,
+    shortened,
+    state_finding,
+)
+
+ASK_ACCESS = "import os, sys; print(*(p for p in sys.stdin.read().split(chr(0)) if not os.access(p, os.R_OK)), sep=chr(0), end='')"
+
+
+def unreadable_for(user: str, paths: list[str]) -> set[str]:
+    """Those of `paths` that the user cannot read; none where the user does not exist or we cannot become it."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return set()
+    if os.geteuid() != 0 or not paths:
+        return set()
+    answer = subprocess.run(
+        [sys.executable, "-c", ASK_ACCESS],
+        input="\0".join(paths),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd="/",
+        user=entry.pw_uid,
+        group=entry.pw_gid,
+        extra_groups=os.getgrouplist(user, entry.pw_gid),
+    )
+    return set(answer.stdout.split("\0")) - {""}
+
+
+def free_bytes(path: str) -> int:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "models": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"name": {"type": "str", "required": True}, "weights": {"type": "dict", "required": True}},
+            },
+            "root": {"type": "path", "required": True},
+            "user": {"type": "str", "default": "modelhost"},
+        },
+        supports_check_mode=True,
+    )
+    root, user = module.params["root"], module.params["user"]
+    blockers: list[str] = []
+    sources: dict[str, dict] = {}
+    for model in module.params["models"]:
+        found = declaration_findings(model["name"], model["weights"])
+        blockers += found
+        if not found:
+            sources[model["name"]] = model["weights"]
+    states = {name: inspect(weights, root) for name, weights in sources.items()}
+
+    complete = {name: state for name, state in states.items() if state["state"] == "complete"}
+    files = {name: [os.path.join(state["directory"], file) for file in files_below(state["directory"])] for name, state in complete.items()}
+    refused = unreadable_for(user, [path for paths in files.values() for path in paths])
+    for name, state in states.items():
+        state["unreadable"] = sorted(refused.intersection(files.get(name, [])))
+        if state["unreadable"]:
+            blockers.append(
+                "modelhost_models.%s.weights: the service user %s cannot read %s. Give it read access to these files, and search access to "
+                "every directory above them" % (name, user, shortened(state["unreadable"]))
+            )
+
+    curable = []
+    for name, state in states.items():
+        if state["state"] != "complete":
+            (blockers if state["source"] == "directory" else curable).append(state_finding(name, state))
+    free = free_bytes(root)
+    blockers += disk_finding(states, root, free)
+
+    jobs = {}
+    for name, state in states.items():
+        if state["state"] != "complete" and state["source"] != "directory":
+            jobs.setdefault(state["directory"], {"name": name, "directory": state["directory"], "weights": sources[name]})
+    module.exit_json(
+        changed=False,
+        models=[{"name": name, **state} for name, state in states.items()],
+        free_bytes=free,
+        blockers=blockers,
+        findings=blockers + curable,
+        jobs=list(jobs.values()),
+    )
+
+
+if __name__ == "__main__":
+    main()

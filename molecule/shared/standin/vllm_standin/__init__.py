@@ -1,0 +1,10 @@
+"""A stand-in for vLLM on test hosts that are too small for the real one: its log lines, endpoints, signals and exit codes.
+
+Environment:
+  STANDIN_LOAD_SECONDS  seconds that the load takes (default 2)
+  STANDIN_FAULT         crash-at-start: exit status 1 after a second, with a traceback
+                        stall: the log stops half-way through the load
+                        refuse-generation: /health says 200, completions never answer
+"""
+
+__version__ = "1.0.0"
