@@ -10,6 +10,7 @@ import sys
 import threading
 
 from vllm_standin.api import Server
+from vllm_standin.generation import ROUTES
 from vllm_standin.log import log
 from vllm_standin.options import changed, parse
 
@@ -46,7 +47,7 @@ def main():
         sys.exit(f"STANDIN_FAULT={fault}: write one of {', '.join(FAULTS[1:])}")
     options = parse(sys.argv[1:])
     say("api_utils.py:286", f"non-default args: {changed(options)}")
-    server = Server(options, os.environ.get("VLLM_API_KEY"), hangs=fault == "refuse-generation")
+    server = Server(options, ROUTES, os.environ.get("VLLM_API_KEY"), hangs=fault == "refuse-generation")
     signal.signal(signal.SIGTERM, lambda *_: None)  # swallowed during the load
     engine, ready = start_engine(options.model)
     try:

@@ -12,12 +12,16 @@ options:
     description: Entries by name.
     type: dict
     required: true
+  defaults:
+    description: What an entry says where the inventory says nothing.
+    type: dict
+    default: {}
 author:
   - The modelhost authors
 """
 
 EXAMPLES = r"""
-model_unit_models: "{{ modelhost_models | modelhost.vllm.entries }}"
+model_unit_models: "{{ modelhost_models | modelhost.vllm.entries({'host': '127.0.0.1'}) }}"
 """
 
 RETURN = r"""
@@ -30,8 +34,8 @@ _value:
 from typing import Any
 
 
-def entries(by_name: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"name": name, **entry} for name, entry in by_name.items()]
+def entries(by_name: dict[str, dict[str, Any]], defaults: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    return [{"name": name, **(defaults or {}), **entry} for name, entry in by_name.items()]
 
 
 class FilterModule:

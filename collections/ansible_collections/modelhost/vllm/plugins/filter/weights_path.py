@@ -1,13 +1,10 @@
-# Copyright: modelhost contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE)
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: weights_path
 short_description: The path on the host that an engine loads a model from
-version_added: 0.1.0
-author: modelhost contributors
 description:
   - Derived from the source alone, so that two models with the same source share one copy of the weights.
   - A Hugging Face repository lies in C(ORG--REPO--REVISION), with the first 12 digits of the revision; with O(_input.include), a digest of the
@@ -22,6 +19,8 @@ options:
     description: The directory on the host under which fetched weights lie.
     type: path
     required: true
+author:
+  - The modelhost authors
 """
 
 EXAMPLES = r"""

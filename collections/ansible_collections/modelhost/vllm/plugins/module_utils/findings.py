@@ -7,6 +7,8 @@ import difflib
 import re
 from typing import Any, Iterable
 
+from ansible_collections.modelhost.vllm.plugins.module_utils.switching import overlap
+
 # systemd.unit(5): a unit's name; a model's is also a file's name and part of a URL, so it is kept simpler.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z")
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -64,13 +66,6 @@ def _first_sentence(option: dict[str, Any]) -> str:
     return description if isinstance(description, str) else description[0]
 
 
-def _gpus_overlap(one: Any, other: Any) -> bool:
-    """Whether two models cannot be served at once. A model without GPUs takes the processors, of which there is one set."""
-    if "all" in (one, other) or not one or not other:
-        return True
-    return bool(set(one) & set(other))
-
-
 def catalogue_findings(
     models: dict[str, dict[str, Any]],
     engines: dict[str, dict[str, Any]],
@@ -104,7 +99,7 @@ def catalogue_findings(
 
 
 # What the model's entry says elsewhere: two places for one thing would contradict each other one day.
-_SAID_ELSEWHERE = {"model": "weights", "served-model-name": "alias", "host": "host", "port": "port", "api-key": "api_key", "config": "serve"}
+_SAID_ELSEWHERE = {"model": "weights", "served-model-name": "alias", "host": "host", "port": "port", "config": "serve"}
 
 
 def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
@@ -112,6 +107,8 @@ def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
     for option, value in serve.items():
         if option.startswith("-"):
             found.append(f"{where}.serve: write {option.lstrip('-')!r} without the dashes")
+        elif option == "api-key":
+            found.append(f"{where}.serve.api-key: everyone could read it in the unit: put it into modelhost_api_keys, in the Vault file")
         elif option in _SAID_ELSEWHERE:
             found.append(f"{where}.serve.{option}: say it in {where}.{_SAID_ELSEWHERE[option]}, from where the unit takes it")
         elif value is None:
@@ -135,7 +132,7 @@ def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
     for number, one in enumerate(names):
         for other in names[number + 1:]:
             same_port = models[one]["port"] == models[other]["port"]
-            overlap = _gpus_overlap(models[one]["gpus"], models[other]["gpus"])
+            overlap = overlap(models[one]["gpus"], models[other]["gpus"])
             if overlap and not same_port:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the same GPUs: "

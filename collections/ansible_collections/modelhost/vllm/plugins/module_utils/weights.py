@@ -1,5 +1,4 @@
-# Copyright: modelhost contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE)
 """Where a model's weights lie on a host, whether they are complete, and what to say when they are not."""
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def named_by_weights(top: str, files: dict[str, int]) -> set[str]:
                     shards = set(json.load(stream)["weight_map"].values())
                 wanted |= {os.path.join(os.path.dirname(name), shard) for shard in shards}
             except (ValueError, KeyError, AttributeError, TypeError):
-                wanted.add(name + " (readable)")
+                wanted.add("the shards of %s (which is no readable index)" % name)
         part = GGUF_PART.fullmatch(name)
         if part:
             wanted |= {"%s-%05d-of-%s.gguf" % (part[1], number, part[2]) for number in range(1, int(part[2]) + 1)}

@@ -13,19 +13,9 @@ options:
     type: path
     default: /opt/modelhost/engines
   engines:
-    description: The engines.
-    type: list
-    elements: dict
+    description: SHA-256 of the lock that each engine shall be built from, by name of the engine.
+    type: dict
     required: true
-    suboptions:
-      name:
-        description: Name of the engine, and of its folder.
-        type: str
-        required: true
-      lock_sha256:
-        description: SHA-256 of the lock that it shall be built from.
-        type: str
-        required: true
 author:
   - The modelhost authors
 attributes:
@@ -37,8 +27,7 @@ EXAMPLES = r"""
 - name: Look at the engines
   modelhost.vllm.engine_info:
     engines:
-      - name: vllm-0.33.0
-        lock_sha256: "{{ lookup('ansible.builtin.file', 'vllm-0.33.0-py312.txt') | hash('sha256') }}"
+      vllm-0.33.0: "{{ lookup('ansible.builtin.file', 'vllm-0.33.0-py312.txt', rstrip=false) | hash('sha256') }}"
 """
 
 RETURN = r"""
@@ -78,20 +67,17 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/opt/modelhost/engines"},
-            "engines": {
-                "type": "list", "elements": "dict", "required": True,
-                "options": {"name": {"type": "str", "required": True}, "lock_sha256": {"type": "str", "required": True}},
-            },
+            "engines": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
     units = systemd.show("vllm-*.service", ["ActiveState", "ExecStart"])
     running = {unit: each["ExecStart"] for unit, each in units.items() if each["ActiveState"] not in ("inactive", "failed")}
     found = {}
-    for engine in module.params["engines"]:
-        folder = os.path.join(module.params["root"], engine["name"])
-        found[engine["name"]] = {
-            "state": state(folder, engine["lock_sha256"]),
+    for engine, lock_sha256 in module.params["engines"].items():
+        folder = os.path.join(module.params["root"], engine)
+        found[engine] = {
+            "state": state(folder, lock_sha256),
             "used_by": [unit for unit, command in running.items() if folder + "/" in command],
         }
     module.exit_json(changed=False, engines=found)

@@ -25,18 +25,18 @@ options:
         type: str
         required: true
       name:
-        description: Name of the file, without a folder. A name that ends in C(.secret.env) is never shown and readable by root only.
+        description: Name of the file, without a folder.
         type: str
         required: true
       content:
         description: Its text.
         type: str
         required: true
-  prune:
-    description: Suffixes of the files that this call is responsible for. Declared files of such a name that O(files) does not have are removed.
-    type: list
-    elements: str
-    default: []
+  api_keys:
+    description:
+      - API keys by model, each written as C(VLLM_API_KEY) into C(MODEL.secret.env), readable by root only and never shown. A model of O(files)
+        without one here loses the one it had, unless O(api_keys) is left out.
+    type: dict
 author:
   - The modelhost authors
 attributes:
@@ -102,24 +102,25 @@ def main() -> None:
                 "options": {
                     "model": {"type": "str", "required": True},
                     "name": {"type": "str", "required": True},
-                    "content": {"type": "str", "required": True, "no_log": True},
+                    "content": {"type": "str", "required": True},
                 },
             },
-            "prune": {"type": "list", "elements": "str", "default": []},
+            "api_keys": {"type": "dict", "no_log": True},
         },
         supports_check_mode=True,
     )
     by_model: dict[str, dict[str, str | None]] = {}
     for each in module.params["files"]:
         by_model.setdefault(each["model"], {})[each["name"]] = each["content"]
+    if module.params["api_keys"] is not None:
+        for model, files in by_model.items():
+            key = module.params["api_keys"].get(model)
+            files[f"{model}.secret.env"] = systemd.quote_environment({"VLLM_API_KEY": key}) if key else None
     units = models.show(list(by_model))
     applied = models.read_applied()
 
     problems, writes, removals, pending, diffs = [], [], [], {}, []
     for model, files in by_model.items():
-        for name in models.declared_names(model):
-            if name not in files and name.endswith(tuple(module.params["prune"])):
-                files[name] = None
         is_protected = models.protected(model, units[model], applied)
         for name, text in files.items():
             live = models.read(models.live_path(name))

@@ -1,14 +1,11 @@
 #!/usr/bin/python
-# Copyright: modelhost contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE)
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_info
 short_description: Whether the weights of models are complete on this host
-version_added: 0.1.0
-author: modelhost contributors
 description:
   - Looks at the weights of all given models in one call and changes nothing.
   - Fetched weights carry a manifest, C(.modelhost.json), with the size and sha256 that each file had when it was fetched and verified.
@@ -44,6 +41,8 @@ attributes:
   check_mode:
     support: full
     description: The module only reads.
+author:
+  - The modelhost authors
 """
 
 EXAMPLES = r"""

@@ -1,0 +1,65 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""What a switch has to do, decided before anything is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def switch_plan(
+    state: dict[str, Any], models: dict[str, Any], requested: str, wish: str, replace: bool, force: bool,
+) -> dict[str, Any]:
+    """Decide from the state of the host and what is asked for.
+
+    state: what model_state_info returned. models: GPUs by model of the catalogue. requested: `-e model=`, or an empty text. wish: the inventory's
+    modelhost_served_model. replace: whether a served model may be stopped at all. force: whether even a loading one may.
+
+    Returns action (keep, start, replace, reapply, commit or refuse), target, stop (the models to stop), previous (the one that serves now, or an
+    empty text) and reason (one sentence).
+    """
+    known = state["models"]
+    target = requested or _kept_choice(known, wish, replace) or wish
+    busy = [model for model in state["busy"] if model == target or overlap(models.get(model, "all"), models[target])]
+    serving = [model for model in busy if known[model]["state"] == "serving"]
+    plan = {"target": target, "stop": [], "previous": (serving or [""])[0]}
+
+    if not replace:
+        others = [model for model in busy if model != target]
+        if not busy:
+            return {**plan, "action": "start", "reason": f"nothing is served: start {target}"}
+        kept = f"{', '.join(busy)} is {known[busy[0]]['state']}"
+        if others:
+            kept += f" and stays, though {target} is wished: switch with playbooks/switch_model.yml"
+        return {**plan, "action": "keep", "reason": kept}
+
+    stuck = [model for model in busy if known[model]["state"] == "loading"]
+    if stuck and not force:
+        since = known[stuck[0]]["unit"]["ExecMainStartTimestamp"]
+        return {**plan, "action": "refuse", "reason": (
+            f"{stuck[0]} is loading since {since}. Stopping it would throw that away: wait for it (journalctl -fu vllm-{stuck[0]}), or stop it "
+            "with -e switch_force=true")}
+    if target in serving and not known[target]["pending"]:
+        others = [model for model in busy if model != target]
+        if not others:
+            settled = known[target]["applied"].get("wish") == wish
+            return {**plan, "action": "keep" if settled else "commit", "reason": f"{target} serves and nothing is pending"}
+    if target in serving:
+        return {**plan, "action": "reapply", "stop": busy, "reason": f"apply {len(known[target]['pending'])} changed files of {target}"}
+    if busy:
+        return {**plan, "action": "replace", "stop": busy, "reason": f"replace {', '.join(busy)} by {target}"}
+    return {**plan, "action": "start", "reason": f"nothing is served: start {target}"}
+
+
+def _kept_choice(known: dict[str, Any], wish: str, replace: bool) -> str:
+    """The model that an earlier `-e model=` chose. It holds until the inventory's wish is edited; a bare switch applies the wish again."""
+    if replace:
+        return ""
+    chosen = [model for model, each in known.items() if each["applied"] and each["applied"].get("wish") == wish]
+    return (chosen or [""])[0]
+
+
+def overlap(one: Any, other: Any) -> bool:
+    """Whether two models cannot be served at once: `all` is every GPU, and a model without GPUs takes the processors, of which there is one set."""
+    if "all" in (one, other) or not one or not other:
+        return True
+    return bool(set(one) & set(other))
