@@ -180,8 +180,8 @@ def main():
             queued = time.perf_counter()
             return list(pool.map(lambda prompt: send(args, prompt, queued), chosen))
 
-    if args.ready_check_timeout_sec > 0 and (error := run(prompts[:1])[0].error):
-        raise ValueError(f"Initial test run failed - Please make sure benchmark arguments are correctly specified. Error: {error}")
+    if args.ready_check_timeout_sec > 0 and not (test := run(prompts[:1])[0]).success:
+        raise ValueError(f"Initial test run failed - Please make sure benchmark arguments are correctly specified. Error: {test.error}")
     run(prompts[:1] * args.num_warmups)
     started = time.perf_counter()
     outcomes = run(prompts)

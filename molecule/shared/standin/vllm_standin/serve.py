@@ -35,10 +35,10 @@ def serve(server, address):
     say("launcher.py:186", "Available routes are:")
     for path, (method, _) in server.routes.items():
         say("launcher.py:195", f"Route: {path}, Methods: {method}")
-    for line in (f"Started server process [{os.getpid()}]", "Waiting for application startup.", "Application startup complete."):
-        print(f"INFO:     {line}", file=sys.stderr, flush=True)
     server.server_activate()
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    for line in (f"Started server process [{os.getpid()}]", "Waiting for application startup.", "Application startup complete."):
+        print(f"INFO:     {line}", file=sys.stderr, flush=True)
 
 
 def main():

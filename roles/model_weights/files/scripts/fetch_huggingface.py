@@ -1,9 +1,11 @@
-"""Fetch a repository of a Hugging Face hub at one commit. The hub and the token come from HF_ENDPOINT and HF_TOKEN."""
+"""Fetch a repository of a Hugging Face hub at one commit. The hub and the token come from HF_ENDPOINT and HF_TOKEN.
+
+A lost connection is resumed inside a file; a killed fetch is resumed with the files that it had not finished.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from store import Job, Progress, fail
@@ -38,7 +40,9 @@ def fetch() -> None:
     job.write_manifest({name: {"size": entry["size"]} for name, entry in expected.items()})
     total = sum(entry["size"] for entry in expected.values())
 
-    # The library trusts a file that it once finished; what is not of the right size now is not finished.
+    # The library begins a file that was being fetched anew, and trusts one that it finished: what has another size now is not finished.
+    for path in job.work.rglob("*.incomplete"):
+        path.unlink()
     for name, path in job.files().items():
         if path.stat().st_size != expected.get(name, {}).get("size"):
             path.unlink()
@@ -51,7 +55,6 @@ def fetch() -> None:
     print(f"{len(expected)} files of {repo} at {revision}", flush=True)
     with Progress("downloading", total, done):
         snapshot_download(repo, revision=revision, allow_patterns=include, local_dir=job.partial)
-    shutil.rmtree(job.work)
     job.seal(expected)
 
 

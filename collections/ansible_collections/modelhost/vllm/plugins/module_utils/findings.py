@@ -79,6 +79,9 @@ def catalogue_findings(
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
+        if not isinstance(catalogue, dict):
+            found.append(f"{variable}: {type(catalogue).__name__} given, a dict by name is needed: write each entry below its name")
+            continue
         keys = {key: option for key, option in options.items() if key != "name"}
         for name, entry in catalogue.items():
             if not _NAME.match(str(name)):
@@ -132,12 +135,12 @@ def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
     for number, one in enumerate(names):
         for other in names[number + 1:]:
             same_port = models[one]["port"] == models[other]["port"]
-            overlap = overlap(models[one]["gpus"], models[other]["gpus"])
-            if overlap and not same_port:
+            same_gpus = overlap(models[one]["gpus"], models[other]["gpus"])
+            if same_gpus and not same_port:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the same GPUs: "
                     "give both one port, so that clients keep their address after a switch")
-            if same_port and not overlap:
+            if same_port and not same_gpus:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may serve at the "
                     "same time: give each set of GPUs a port of its own")

@@ -185,7 +185,8 @@ def disk(facts: Facts, wanted: List[Dict[str, str]]) -> List[Finding]:
         needed, bad = size_of(root["free"], "%s_disk[%d].free" % (ROLE, index))
         findings += bad
         measured = facts["disk"][root["path"]]
-        systems.setdefault(measured["device"], []).append({**root, **measured, "needed": needed})
+        if not bad:
+            systems.setdefault(measured["device"], []).append({**root, **measured, "needed": needed})
     for roots in systems.values():
         findings += file_system(roots)
     return findings
@@ -193,12 +194,13 @@ def disk(facts: Facts, wanted: List[Dict[str, str]]) -> List[Finding]:
 
 def file_system(roots: List[Dict[str, Any]]) -> List[Finding]:
     available = roots[0]["available"]
+    fix = "free space there, or mount a larger file system at a root"
     for lacking, severity in (([root for root in roots if not root["filled"]], "error"), (roots, "warning")):
         needed = sum(root["needed"] for root in lacking)
         if available < needed:
             names = " and ".join("%s (%s)" % (root["path"], root["free"]) for root in lacking)
             seen = "%s free on the file system of %s, for %s" % (show_size(available), roots[0]["measured"], names)
-            fix = "free space there, or put a larger file system under a root; what was installed already needs no space again"
+            fix += "; nothing, if all is installed already" if severity == "warning" else ""
             return [finding("disk", ROLE + "_disk", seen, show_size(needed) + " free", fix, severity)]
     return []
 
@@ -210,8 +212,8 @@ def ports(facts: Facts, wanted: List[Dict[str, Any]]) -> List[Finding]:
             if holder["port"] == entry["port"] and holder["unit"] not in entry["holder"]:
                 who = "process %(pid)s (%(command)s)" % holder if holder["pid"] else "a process that cannot be seen from here"
                 seen = "port %d is held by %s of %s" % (holder["port"], who, holder["unit"] or "no unit")
-                needed = "a free port, or one held by " + " or ".join(entry["holder"] or ["nobody"])
-                fix = "stop that process, or give the model another port"
+                needed = "a free port" + (", or one held by " + " or ".join(entry["holder"]) if entry["holder"] else "")
+                fix = "stop that process, or give the model another port (modelhost_models.<model>.port)"
                 findings.append(finding("port", "%s_ports[%d].port" % (ROLE, index), seen, needed, fix))
     return findings
 

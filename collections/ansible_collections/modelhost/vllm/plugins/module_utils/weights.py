@@ -111,6 +111,13 @@ def model_path(weights: dict, root: str) -> str:
     return path
 
 
+def tool(weights: dict) -> str:
+    """What fetches this source: the tool environment `hub` or `gguf`, or `host`, the host's own Python."""
+    if weights["source"] == "huggingface":
+        return "hub"
+    return "gguf" if weights.get("convert") else "host"
+
+
 def files_below(top: str) -> dict[str, int]:
     """Path below `top` -> size, of every file that is really there (links are followed, dangling ones left out)."""
     found = {}

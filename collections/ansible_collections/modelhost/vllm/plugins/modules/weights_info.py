@@ -99,6 +99,7 @@ jobs:
     name: {description: Name of the first model that wants it., type: str}
     directory: {description: Where it goes., type: str}
     weights: {description: The source., type: dict}
+    tool: {description: "What fetches it: the environments V(hub) or V(gguf), or V(host), the host's Python.", type: str}
 """
 
 import os
@@ -115,6 +116,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
     inspect,
     shortened,
     state_finding,
+    tool,
 )
 
 ASK_ACCESS = "import os, sys; print(*(p for p in sys.stdin.read().split(chr(0)) if not os.access(p, os.R_OK)), sep=chr(0), end='')"
@@ -193,7 +195,10 @@ def main() -> None:
     jobs = {}
     for name, state in states.items():
         if state["state"] != "complete" and state["source"] != "directory":
-            jobs.setdefault(state["directory"], {"name": name, "directory": state["directory"], "weights": sources[name]})
+            jobs.setdefault(
+                state["directory"],
+                {"name": name, "directory": state["directory"], "weights": sources[name], "tool": tool(sources[name])},
+            )
     module.exit_json(
         changed=False,
         models=[{"name": name, **state} for name, state in states.items()],
