@@ -82,7 +82,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, headers, content, body)
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        self.reply(status, {"X-Error-Code": code, "X-Error-Message": message}, json.dumps({"error": message}).encode(), self.command != "HEAD")
+        headers = {"X-Error-Code": code, "X-Error-Message": message}
+        self.reply(status, headers, json.dumps({"error": message}).encode(), self.command != "HEAD")
 
     def reply(self, status: int, headers: dict[str, str], content: bytes, body: bool) -> None:
         self.send_response(status)

@@ -90,7 +90,8 @@ def main() -> None:
     found = digest(archive)
     if found != sha256:
         (job.work / "archive").unlink(missing_ok=True)
-        fail(f"{job.variable}.sha256 is {sha256}, but {url} has {found}. Nothing was kept: check the address, then the digest at its publisher")
+        fail(f"{job.variable}.sha256 is {sha256}, but {url} has {found}. Nothing was kept: check the address, then the digest "
+             "that its publisher gives")
 
     unpacked = job.work / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)

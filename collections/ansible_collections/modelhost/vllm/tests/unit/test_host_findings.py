@@ -92,11 +92,11 @@ def test_avx2_of_cpuinfo(text, expected):
 def test_listening_sockets():
     ipv4 = (
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-        "   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 60843 1 000000002f381a55 100 0 0 10 0\n"
-        "   1: 144D580A:0016 0100580A:D820 01 00000000:00000000 02:000AF6D3 00000000     0        0 60926 2 000000008a4b32c5 20 4 30 31 -1\n"
+        "   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 60843 1 000000002f381a55 100 0 0 10\n"
+        "   1: 144D580A:0016 0100580A:D820 01 00000000:00000000 02:000AF6D3 00000000     0        0 60926 2 000000008a4b32c5 20 4 30 31\n"
     )
     ipv6 = (
-        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt\n"
         "   0: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000"
         "     0        0 60851 1 00000000e8558e0d 100 0 0 10 0\n"
     )

