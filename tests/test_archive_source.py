@@ -35,7 +35,8 @@ def fetch(tmp_path: Path, url: str, sha256: str) -> subprocess.CompletedProcess:
 
 
 def content(top: Path) -> dict[str, bytes]:
-    return {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*") if path.is_file() and path.name != ".modelhost.json"}
+    found = {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    return {name: data for name, data in found.items() if name != ".modelhost.json"}
 
 
 def digest(path: Path) -> str:

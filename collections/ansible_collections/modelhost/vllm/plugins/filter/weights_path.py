@@ -7,8 +7,8 @@ name: weights_path
 short_description: The path on the host that an engine loads a model from
 description:
   - Derived from the source alone, so that two models with the same source share one copy of the weights.
-  - A Hugging Face repository lies in C(ORG--REPO--REVISION), with the first 12 digits of the revision. Where C(include) is given, a digest of
-    the patterns follows. An archive or a wheel lies in C(STEM--SHA256), with the first 12 digits. A directory is used in place.
+  - A Hugging Face repository lies in C(ORG--REPO--REVISION), with the first 12 digits of the revision. Where C(include) is given, a
+    digest of the patterns follows. An archive or a wheel lies in C(STEM--SHA256), with the first 12 digits. A directory is used in place.
 positional: root
 options:
   _input:

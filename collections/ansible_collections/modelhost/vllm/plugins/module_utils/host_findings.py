@@ -214,7 +214,9 @@ def ports(facts: Facts, wanted: List[Dict[str, Any]]) -> List[Finding]:
                 seen = "port %d is held by %s of %s" % (holder["port"], who, holder["unit"] or "no unit")
                 needed = "a free port" + (", or one held by " + " or ".join(entry["holder"]) if entry["holder"] else "")
                 fix = "stop that process, or give the model another port (modelhost_models.<model>.port)"
-                findings.append(finding("port", "%s_ports[%d].port" % (ROLE, index), seen, needed, fix))
+                # Root without CAP_SYS_PTRACE, as in a plain container, does not see who holds it: that may be the model itself.
+                severity = "error" if holder["pid"] else "warning"
+                findings.append(finding("port", "%s_ports[%d].port" % (ROLE, index), seen, needed, fix, severity))
     return findings
 
 

@@ -8,7 +8,7 @@ short_description: Prove that a model's unit is gone
 description:
   - Fails unless the unit is inactive, no process that it started is left, and nothing listens on its port. An engine process that outlives its API
     server keeps the GPU's memory while the port looks free (vLLM issue 55510).
-  - Processes are found by C(MODELHOST_MODEL) in their environment, which the unit sets, so one that has left the unit's cgroup is found too.
+  - Processes are found by the unit's cgroup, and by C(MODELHOST_MODEL) in their environment, which the unit sets, in case one has left the cgroup.
 options:
   model:
     description: Name of the model.
@@ -46,6 +46,7 @@ listening:
 """
 
 import os
+import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
@@ -53,17 +54,20 @@ from ansible_collections.modelhost.vllm.plugins.module_utils import models
 
 
 def left_over(model: str) -> list[int]:
-    """Processes of a model's unit: every one carries the unit's own marker in its environment, in whatever cgroup it is."""
-    marker = f"MODELHOST_MODEL={model}".encode()
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/environ", "rb") as stream:
-                if marker in stream.read().split(b"\0"):
-                    found.append(int(name))
-        except OSError:
-            continue  # it has ended meanwhile
-    return found
+    """Processes that a model's unit started, wherever they are."""
+    unit, marker = models.unit_name(model), f"MODELHOST_MODEL={model}"
+    return [
+        int(name) for name in os.listdir("/proc")
+        if name.isdigit() and (unit in parts(f"/proc/{name}/cgroup", r"[/\n]") or marker in parts(f"/proc/{name}/environ", r"\0"))]
+
+
+def parts(path: str, separator: str) -> list[str]:
+    """The parts of a file of /proc; none where the process has ended or hides it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return re.split(separator, stream.read())
+    except OSError:
+        return []
 
 
 def listens(port: int) -> bool:
