@@ -44,6 +44,7 @@ def contents():
 def build(folder):
     """Write the wheel, uncompressed (zlib's output differs between its versions), and return its path."""
     wheel = pathlib.Path(folder) / f"vllm_standin-{__version__}-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
         for name, data in contents().items():
             entry = zipfile.ZipInfo(name)  # dated 1980-01-01

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
@@ -15,7 +16,8 @@ class Endpoint:
 
     def __init__(self, host: str, port: int, secret_file: str) -> None:
         # Every address includes the loopback one, through which the host asks itself.
-        self.url = "http://{0}:{1}".format("127.0.0.1" if host in ("0.0.0.0", "::") else host, port)
+        address = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        self.url = "http://{0}:{1}".format(f"[{address}]" if ":" in address else address, port)
         self._secret_file = secret_file
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -31,18 +33,20 @@ class Endpoint:
                 status, text = response.status, response.read().decode("utf-8", "replace")
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode("utf-8", "replace")
+        except http.client.HTTPException as error:
+            raise OSError(f"no HTTP answer: {error!r}") from error
         try:
             return status, json.loads(text)
         except ValueError:
             return status, text
 
     def served_names(self) -> list[str]:
-        """The names that the server answers to, or none while it does not answer."""
+        """The names that the server answers to, or none while it does not answer, or not as vLLM does."""
         try:
             status, body = self.ask("/v1/models", None, timeout=3)
-        except OSError:
+            return [each["id"] for each in body["data"]] if status == 200 else []
+        except (OSError, KeyError, TypeError):
             return []
-        return [each["id"] for each in body["data"]] if status == 200 else []
 
     def generate(self, model: str, prompt: str, max_tokens: int, timeout: float) -> tuple[int, Any]:
         """One real generation at temperature 0."""

@@ -50,7 +50,7 @@ def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]
     wanted = option.get("type", "str")
     fits = isinstance(value, _TYPES[wanted]) and (isinstance(value, bool) <= (wanted in ("bool", "raw")))
     if not fits:
-        return [f"{where}: {value!r} is {type(value).__name__}, {wanted} is needed: {_first_sentence(option)}"]
+        return [f"{where}: {value!r} is {_type_of(value)}, {wanted} is needed: {_first_sentence(option)}"]
     if "choices" in option and value not in option["choices"]:
         return [unknown(where, str(value), map(str, option["choices"]))]
     if wanted == "dict" and "options" in option:
@@ -61,9 +61,16 @@ def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]
     return []
 
 
+def _type_of(value: Any) -> str:
+    """The type's name in a specification; on the controller values are of Ansible's own subclasses."""
+    plain = (bool, int, float, str, list, dict)
+    return next((each.__name__ for each in plain if isinstance(value, each)), type(value).__name__)
+
+
 def _first_sentence(option: dict[str, Any]) -> str:
+    """The start of a description, without ansible-doc's marks such as C(...)."""
     description = option.get("description", "")
-    return description if isinstance(description, str) else description[0]
+    return re.sub(r"\b[A-Z]\(([^)]*)\)", r"\1", description if isinstance(description, str) else description[0])
 
 
 def catalogue_findings(
@@ -76,7 +83,8 @@ def catalogue_findings(
 ) -> list[str]:
     """Everything that is wrong with the catalogue and with what is asked of it.
 
-    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
+    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the `options` of the
+    roles' own argument specifications; `name` in them is the dict's key.
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
@@ -88,6 +96,7 @@ def catalogue_findings(
             if not _NAME.match(str(name)):
                 found.append(f"{variable}: {name!r} cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'")
             found += spec_findings(f"{variable}.{name}", entry, keys)
+    found = found or _gpu_findings(models)
     if found:
         return found
     for name, model in models.items():
@@ -100,6 +109,17 @@ def catalogue_findings(
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):
             found.append(unknown(variable, name, models) + " Models are declared in modelhost_models.")
+    return found
+
+
+def _gpu_findings(models: dict[str, dict[str, Any]]) -> list[str]:
+    """The one type that the specification cannot say: a text or a list of numbers."""
+    found = []
+    for name, model in models.items():
+        gpus = model["gpus"]
+        indexes = isinstance(gpus, list) and all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in gpus)
+        if gpus != "all" and not indexes:
+            found.append(f"modelhost_models.{name}.gpus: {gpus!r} is neither 'all' nor a list of GPUs such as [0, 1]")
     return found
 
 

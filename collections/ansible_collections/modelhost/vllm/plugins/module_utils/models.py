@@ -49,9 +49,16 @@ def trial_path(name: str) -> str:
     return os.path.join(TRIAL_UNITS if name.endswith(".service") else TRIAL, name)
 
 
-def declared_names(model: str) -> list[str]:
+def running_path(name: str) -> str:
+    """What a running unit reads: the file on trial, else the live one."""
+    return trial_path(name) if os.path.exists(trial_path(name)) else live_path(name)
+
+
+def declared(model: str) -> dict[str, str | None]:
+    """The declared files of a model, with their texts. The secret one is always among them: None where the model shall have no key."""
     folder = os.path.join(DECLARED, model)
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return {name: read(declared_path(model, name)) for name in sorted({*names, f"{model}.secret.env"})}
 
 
 def is_secret(name: str) -> bool:

@@ -18,7 +18,7 @@ def switch_plan(
     empty text) and reason (one sentence).
     """
     known = state["models"]
-    target = requested or _kept_choice(known, wish, replace) or wish
+    target = requested or ("" if replace else _kept_choice(known, wish, models)) or wish
     busy = [model for model in state["busy"] if model == target or overlap(models.get(model, "all"), models[target])]
     serving = [model for model in busy if known[model]["state"] == "serving"]
     plan = {"target": target, "stop": [], "previous": (serving or [""])[0]}
@@ -40,9 +40,10 @@ def switch_plan(
             "with -e switch_force=true")}
     if target in serving and not known[target]["pending"]:
         others = [model for model in busy if model != target]
-        if not others:
-            settled = known[target]["applied"].get("wish") == wish
-            return {**plan, "action": "keep" if settled else "commit", "reason": f"{target} serves and nothing is pending"}
+        if others:
+            return {**plan, "action": "replace", "stop": others, "reason": f"stop {', '.join(others)}, which runs beside {target}"}
+        settled = known[target]["applied"].get("wish") == wish
+        return {**plan, "action": "keep" if settled else "commit", "reason": f"{target} serves and nothing is pending"}
     if target in serving:
         return {**plan, "action": "reapply", "stop": busy, "reason": f"apply {len(known[target]['pending'])} changed files of {target}"}
     if busy:
@@ -50,11 +51,9 @@ def switch_plan(
     return {**plan, "action": "start", "reason": f"nothing is served: start {target}"}
 
 
-def _kept_choice(known: dict[str, Any], wish: str, replace: bool) -> str:
-    """The model that an earlier `-e model=` chose. It holds until the inventory's wish is edited; a bare switch applies the wish again."""
-    if replace:
-        return ""
-    chosen = [model for model, each in known.items() if each["applied"] and each["applied"].get("wish") == wish]
+def _kept_choice(known: dict[str, Any], wish: str, models: dict[str, Any]) -> str:
+    """The model that an earlier `-e model=` chose. It holds until the inventory's wish is edited, or the model leaves the catalogue."""
+    chosen = [model for model, each in known.items() if model in models and each["applied"].get("wish") == wish]
     return (chosen or [""])[0]
 
 

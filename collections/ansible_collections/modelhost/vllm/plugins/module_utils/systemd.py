@@ -12,6 +12,10 @@ _ESCAPED_IN_ENVIRONMENT = re.compile(r'(["\\`$])')
 # src/basic/env-util.c, env_value_is_valid(): of the control characters only tab and newline are kept.
 _REFUSED_IN_ENVIRONMENT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# src/basic/fileio.c, read_line_full(): each of these ends a line of a unit file.
+_LINE_END = re.compile(r"[\n\r\x00]")
+# systemd.service(5), "Quoting"
+_ESCAPED_IN_EXEC = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BARE_WORD = re.compile(r"[A-Za-z0-9_@:,./=+-]+\Z")
 
 
@@ -63,7 +67,7 @@ def quote_exec(argv: Iterable[object]) -> str:
 def quote_value(value: object) -> str:
     """One directive's value, with no specifier in it."""
     text = str(value)
-    if "\n" in text or text.endswith("\\"):
+    if _LINE_END.search(text) or text.endswith("\\"):
         raise ValueError(f"{text!r} would run into the next line of a unit file")
     return text.replace("%", "%%")
 
@@ -74,5 +78,4 @@ def _quote_word(word: str) -> str:
     doubled = word.replace("%", "%%").replace("$", "$$")
     if _BARE_WORD.match(word):
         return doubled
-    escaped = doubled.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
+    return '"' + "".join(_ESCAPED_IN_EXEC.get(character, character) for character in doubled) + '"'

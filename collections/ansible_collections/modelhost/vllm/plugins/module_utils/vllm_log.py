@@ -21,7 +21,8 @@ _STAGES = [
     (r"Starting vLLM server", "starting the server"),
     (r"Application startup complete", "server started"),
 ]
-_DECISIVE = re.compile(r"Error|error:|ERROR|CRITICAL|Traceback|Killed|out of memory")
+# A warning may speak of an error that could come: vLLM's about the limit of open files names OSError in each start.
+_DECISIVE = re.compile(r"(?!.* WARNING ).*(Error|error:|ERROR|CRITICAL|Traceback|Killed|out of memory)")
 
 
 def stage(lines: list[str]) -> str:
@@ -37,4 +38,4 @@ def stage(lines: list[str]) -> str:
 
 def decisive(lines: list[str], most: int = 8) -> list[str]:
     """The lines that say why a start failed: the last ones that speak of an error, or else simply the last ones."""
-    return ([line for line in lines if _DECISIVE.search(line)] or lines)[-most:]
+    return ([line for line in lines if _DECISIVE.match(line)] or lines)[-most:]

@@ -92,7 +92,8 @@ def start(unit: str, log: str, argv: list[str], environment: dict[str, str]) -> 
     systemd.run(["systemctl", "reset-failed", "--quiet", "modelhost-job-*.service"])
     systemd.run([
         "systemd-run", "--quiet", f"--unit={unit}", "--property=Type=exec", f"--property=EnvironmentFile={path}",
-        f"--property=StandardOutput=truncate:{log}", "--", *argv])
+        # systemd would put variables in place of $NAME (systemd.service(5), "Command lines")
+        f"--property=StandardOutput=truncate:{log}", "--", *(word.replace("$", "$$") for word in argv)])
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ class Wait:
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.model = module.params["model"]
-        secret = models.live_path(f"{self.model}.secret.env")
+        secret = models.running_path(f"{self.model}.secret.env")
         self.endpoint = Endpoint(module.params["host"], module.params["port"], secret)
         self.resume = module.params["resume"] or {}
 

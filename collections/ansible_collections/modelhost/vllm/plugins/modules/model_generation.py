@@ -60,24 +60,22 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
 
 
-def declared(model: str) -> dict[str, str]:
-    return {name: models.read(models.declared_path(model, name)) or "" for name in models.declared_names(model)}
-
-
 def try_out(model: str, check_mode: bool) -> bool:
-    files = declared(model)
+    files = models.declared(model)
     changed = bool(models.pending(files))
     if not check_mode:
+        drop(model, check_mode=False)  # what an interrupted run has left
         if changed:
             for name, text in files.items():
-                models.write(models.trial_path(name), text.replace(models.LIVE + "/", models.TRIAL + "/"), models.mode_of(name))
+                if text is not None:
+                    models.write(models.trial_path(name), text.replace(models.LIVE + "/", models.TRIAL + "/"), models.mode_of(name))
             systemd.run(["systemctl", "daemon-reload"])
         systemd.run(["systemctl", "reset-failed", "--quiet", "vllm-*.service"])
     return changed
 
 
 def drop(model: str, check_mode: bool) -> bool:
-    trial = [path for path in map(models.trial_path, declared(model)) if os.path.exists(path)]
+    trial = [path for path in map(models.trial_path, models.declared(model)) if os.path.exists(path)]
     if trial and not check_mode:
         for path in trial:
             models.remove(path)
@@ -86,7 +84,7 @@ def drop(model: str, check_mode: bool) -> bool:
 
 
 def apply(model: str, replaces: list[str], record: dict[str, object], check_mode: bool) -> tuple[bool, str]:
-    files = declared(model)
+    files = models.declared(model)
     shown = {name: text for name, text in files.items() if not models.is_secret(name)}
     generation = models.digest(shown)
     applied = models.read_applied()
@@ -101,7 +99,10 @@ def apply(model: str, replaces: list[str], record: dict[str, object], check_mode
     for name, text in shown.items():
         models.write(os.path.join(folder, name), text, 0o600, 0o700)
     for name, text in files.items():
-        models.write(models.live_path(name), text, models.mode_of(name))
+        if text is None:
+            models.remove(models.live_path(name))
+        else:
+            models.write(models.live_path(name), text, models.mode_of(name))
     drop(model, check_mode=False)
     # The target is enabled before the others are not: a crash in between leaves one too many, never none.
     systemd.run(["systemctl", "daemon-reload"])

@@ -63,8 +63,8 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import End
 
 
 def address(model: str, applied: dict[str, dict[str, object]]) -> tuple[str, int]:
-    """Where the running unit of a model listens: what its live configuration says."""
-    text = models.read(models.trial_path(f"{model}.yaml")) or models.read(models.live_path(f"{model}.yaml")) or ""
+    """Where the running unit of a model listens: what the configuration that it reads says."""
+    text = models.read(models.running_path(f"{model}.yaml")) or ""
     found = dict(line.split(": ", 1) for line in text.splitlines() if line.startswith(("host: ", "port: ")))
     record = applied.get(model, {})
     host = found.get("host", record.get("host", "127.0.0.1"))
@@ -78,7 +78,7 @@ def judge(model: str, unit: dict[str, str], applied: dict[str, dict[str, object]
         return "stopped"
     if unit["ActiveState"] == "deactivating":
         return "stopping"
-    endpoint = Endpoint(*address(model, applied), models.live_path(f"{model}.secret.env"))
+    endpoint = Endpoint(*address(model, applied), models.running_path(f"{model}.secret.env"))
     return "serving" if model in endpoint.served_names() else "loading"
 
 
@@ -92,12 +92,11 @@ def main() -> None:
     names = list(dict.fromkeys(module.params["models"] + loaded + list(applied)))
     found = {}
     for model, unit in models.show(names).items():
-        declared = {name: models.read(models.declared_path(model, name)) for name in models.declared_names(model)}
         found[model] = {
             "state": judge(model, unit, applied),
             "unit": unit,
             "applied": applied.get(model, {}),
-            "pending": models.pending(declared) if models.protected(model, unit, applied) else [],
+            "pending": models.pending(models.declared(model)) if models.protected(model, unit, applied) else [],
         }
     module.exit_json(changed=False, models=found, busy=[
         model for model, each in found.items() if each["unit"]["ActiveState"] not in ("inactive", "failed")])

@@ -53,12 +53,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models
 
 
+PROC = "/proc"
+
+
 def left_over(model: str) -> list[int]:
     """Processes that a model's unit started, wherever they are."""
     unit, marker = models.unit_name(model), f"MODELHOST_MODEL={model}"
     return [
-        int(name) for name in os.listdir("/proc")
-        if name.isdigit() and (unit in parts(f"/proc/{name}/cgroup", r"[/\n]") or marker in parts(f"/proc/{name}/environ", r"\0"))]
+        int(name) for name in os.listdir(PROC)
+        if name.isdigit() and (unit in parts(f"{PROC}/{name}/cgroup", r"[/\n]") or marker in parts(f"{PROC}/{name}/environ", r"\0"))]
 
 
 def parts(path: str, separator: str) -> list[str]:

@@ -1,0 +1,127 @@
+"""What the tests of all scenarios share: they ask the running host, and show its journal when they fail."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class Controller:
+    """The operator's side: the project's own playbooks, run against the scenario's host."""
+
+    def __init__(self, scenario):
+        self.inventories = [ROOT / "inventory/demo", ROOT / "molecule" / scenario / "inventory"]
+
+    def command(self, playbook, *arguments, overlay=None):
+        inventories = self.inventories + ([overlay] if overlay else [])
+        return ["ansible-playbook", str(ROOT / "playbooks" / f"{playbook}.yml"), *(f"--inventory={path}" for path in inventories), *arguments]
+
+    def play(self, playbook, *arguments, overlay=None):
+        """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status."""
+        done = subprocess.run(
+            self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done.said = " ".join(done.stdout.split())
+        print(done.stdout)
+        return done
+
+    def plays(self, playbook, *arguments, overlay=None):
+        done = self.play(playbook, *arguments, overlay=overlay)
+        assert done.returncode == 0
+        return done
+
+
+class Endpoint:
+    """The model's endpoint, asked on the host itself."""
+
+    CLIENT = """
+import json, sys, urllib.request, urllib.error
+path, body, key = sys.argv[1], sys.argv[2], sys.argv[3]
+headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
+request = urllib.request.Request("http://127.0.0.1:8000" + path, body.encode() or None, headers)
+try:
+    answer = urllib.request.urlopen(request, timeout=60)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
+
+    def __init__(self, host):
+        self.host = host
+
+    def ask(self, path, body=None, key=""):
+        said = self.host.check_output("python3 -c %s %s %s %s", self.CLIENT, path, json.dumps(body) if body else "", key)
+        status, _, text = said.partition(" ")
+        return int(status), json.loads(text)
+
+    def capital_of_france(self, model):
+        status, body = self.ask("/v1/chat/completions", {
+            "model": model, "temperature": 0, "max_tokens": 20,
+            "messages": [{"role": "user", "content": "What is the capital of France?"}]})
+        assert (status, body["model"]) == (200, model)
+        return body["choices"][0]["message"]["content"]
+
+    def names(self):
+        return [each["id"] for each in self.ask("/v1/models")[1]["data"]]
+
+
+class Unit:
+    """A model's unit, as systemd and /proc see it."""
+
+    def __init__(self, host, model):
+        self.host, self.name = host, f"vllm-{model}.service"
+
+    def show(self, *properties):
+        text = self.host.check_output("systemctl show %s --property=%s", self.name, ",".join(properties))
+        found = dict(line.partition("=")[::2] for line in text.splitlines())
+        return {name: found.get(name) for name in properties}
+
+    @property
+    def pid(self):
+        return int(self.show("MainPID")["MainPID"])
+
+    @property
+    def environment(self):
+        text = self.host.check_output("tr '\\0' '\\n' < /proc/%s/environ", str(self.pid))
+        return dict(line.partition("=")[::2] for line in text.splitlines())
+
+
+@pytest.fixture(scope="session")
+def controller():
+    return Controller(os.environ["MOLECULE_SCENARIO_NAME"])
+
+
+@pytest.fixture
+def endpoint(host):
+    return Endpoint(host)
+
+
+@pytest.fixture
+def unit(host):
+    return lambda model: Unit(host, model)
+
+
+@pytest.fixture
+def overlay(tmp_path):
+    """An inventory that lies over the others and changes a few variables."""
+
+    def make(**variables):
+        (tmp_path / "hosts.yml").write_text("gpu_hosts: {hosts: {demo: {}}}\n")
+        folder = tmp_path / "group_vars/gpu_hosts"
+        folder.mkdir(parents=True)
+        (folder / "overlay.yml").write_text(json.dumps(variables))
+        return tmp_path
+
+    return make
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed and "host" in item.funcargs:
+        journal = item.funcargs["host"].run("journalctl --no-pager -n 60 -o short-monotonic -u 'vllm-*' -u 'modelhost-job-*'").stdout
+        report.sections.append(("journal of the host", journal))

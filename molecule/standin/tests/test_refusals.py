@@ -1,0 +1,79 @@
+"""What is refused, with our sentence, before anything on the host is changed."""
+
+import pytest
+
+MODEL = {"engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"}}
+FINGERPRINT = (
+    "find /etc/modelhost /etc/systemd/system /opt/modelhost /var/lib/modelhost -type f -printf '%p %m %U %s %T@\\n' | sort | sha256sum; "
+    "systemctl show vllm-plain --property=MainPID --property=ActiveState; systemctl list-unit-files 'vllm-*' --no-pager")
+
+
+@pytest.fixture(autouse=True)
+def host_is_unchanged(host, controller):
+    controller.plays("switch_model")
+    before = host.check_output(FINGERPRINT)
+    yield
+    assert host.check_output(FINGERPRINT) == before
+
+
+@pytest.mark.parametrize("playbook", ["switch_model", "fetch_weights", "benchmark"])
+def test_an_unknown_model(controller, playbook):
+    failed = controller.play(playbook, "-e", "model=plane")
+    assert failed.returncode != 0
+    assert "model: 'plane' is not one of crashing, hanging, hub, locked, nowhere, odd, plain, refused, slow, stalling." in failed.said.replace("''", "'")
+    assert "Did you mean 'plain'?" in failed.said.replace("''", "'")
+
+
+@pytest.mark.case("W1")
+def test_missing_weights(controller):
+    failed = controller.play("switch_model", "-e", "model=nowhere")
+    assert failed.returncode != 0
+    assert "modelhost_models.nowhere.weights" in failed.said
+    assert "/srv/weights/nowhere" in failed.said
+
+
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"modelhost_models": {"plain": {**MODEL, "srve": {}}}}, "modelhost_models.plain.srve: 'srve' is not one of"),
+    ({"modelhost_models": {"plain": {**MODEL, "port": "8000"}}}, "modelhost_models.plain.port: '8000' is str, int is needed"),
+    ({"modelhost_models": {"plain": {**MODEL, "engine": "vllm-standin-1.0.1"}}}, "Did you mean 'vllm-standin-1.0.0'?"),
+    ({"modelhost_models": {"plain": {**MODEL, "environment": {"A": "x\u0007"}}}}, "the value has a control character"),
+    ({"modelhost_models": {"plain": {**MODEL, "environment": {"A": True}}}}, "write the text that the program expects, in quotes"),
+    ({"modelhost_served_model": "plian"}, "modelhost_served_model: 'plian' is not one of"),
+    ({"modelhost_models": [MODEL]}, "modelhost_models: list given, a dict by name is needed"),
+])
+@pytest.mark.parametrize("playbook", ["site", "switch_model"])
+def test_a_broken_inventory(controller, overlay, changes, sentence, playbook):
+    failed = controller.play(playbook, overlay=overlay(**changes))
+    assert failed.returncode != 0
+    assert sentence in failed.said.replace("''", "'")
+
+
+@pytest.mark.case("L11")
+def test_a_directive_that_systemd_does_not_know(controller, overlay):
+    failed = controller.play("site", overlay=overlay(model_unit_hardening={"ProtectSystm": "strict"}))
+    assert failed.returncode != 0
+    assert "systemd refuses its unit" in failed.said and "ProtectSystm" in failed.said
+
+
+def test_an_engine_is_not_rebuilt_under_its_own_name(controller, overlay, tmp_path_factory):
+    lock = tmp_path_factory.mktemp("lock") / "other.txt"
+    lock.write_text("vllm-standin==1.0.0 --hash=sha256:" + "0" * 64 + "\n")
+    engine = {
+        "distribution": "vllm-standin", "version": "1.0.0", "python": "3.13", "lock": str(lock),
+        "serve_command": ["python", "-m", "vllm_standin.serve"], "bench_command": ["python", "-m", "vllm_standin.bench"]}
+    failed = controller.play("provision", overlay=overlay(modelhost_engines={"vllm-standin-1.0.0": engine}))
+    assert failed.returncode != 0
+    assert "vllm-standin-1.0.0 is on the host, built from another lock than the declared one" in failed.said
+
+
+@pytest.mark.case("L15")
+def test_a_unit_that_somebody_else_wrote(controller, overlay, host):
+    path = "/etc/systemd/system/vllm-foreign.service"
+    host.check_output("printf '[Service]\\nExecStart=/bin/true\\n' > %s", path)
+    try:
+        failed = controller.play("site", overlay=overlay(modelhost_models={"plain": MODEL, "foreign": MODEL}))
+        assert failed.returncode != 0
+        assert f"{path} is there and modelhost did not write it" in failed.said
+        assert host.file(path).content_string == "[Service]\nExecStart=/bin/true\n"
+    finally:
+        host.check_output("rm %s", path)

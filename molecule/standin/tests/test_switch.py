@@ -1,0 +1,208 @@
+"""The switch: what serves afterwards, whatever happened."""
+
+import re
+import subprocess
+import time
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def plain_serves(controller, endpoint, host):
+    """Each test begins with the wish served, and is told if the one before left anything else."""
+    controller.plays("switch_model")
+    assert endpoint.names() == ["plain", "default"]
+
+
+def serves(endpoint, unit, model):
+    assert endpoint.names()[0] == model
+    assert unit(model).show("ActiveState", "UnitFileState") == {"ActiveState": "active", "UnitFileState": "enabled"}
+
+
+@pytest.mark.case("L7")
+def test_a_choice_is_kept_by_the_next_full_run_until_the_wish_is_applied_again(controller, endpoint, unit):
+    controller.plays("switch_model", "-e", "model=odd")
+    serves(endpoint, unit, "odd")
+    assert unit("plain").show("ActiveState", "UnitFileState") == {"ActiveState": "inactive", "UnitFileState": "disabled"}
+    pid = unit("odd").pid
+
+    site = controller.plays("site")
+    assert re.search(r"changed=0 .* failed=0", site.said)
+    assert unit("odd").pid == pid
+    assert "odd: serving" in controller.plays("status").said
+
+    controller.plays("switch_model")
+    serves(endpoint, unit, "plain")
+
+
+def test_values_reach_the_process_byte_for_byte(controller, unit):
+    controller.plays("switch_model", "-e", "model=odd")
+    assert unit("odd").environment["ODD"] == 'a "quoted" $HOME %n \\t `x` #'
+
+
+@pytest.mark.case("L14")
+def test_an_edited_option_waits_for_the_switch(controller, endpoint, unit, host, overlay, tmp_path):
+    pid, live = unit("plain").pid, host.file("/etc/modelhost/models/plain.yaml").sha256sum
+    edited = overlay(modelhost_models={"plain": {
+        "engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"},
+        "alias": "default", "serve": {"max-model-len": 4096}, "environment": {"STANDIN_LOAD_SECONDS": "1"},
+        "nccl": {"NCCL_P2P_LEVEL": "SYS", "NCCL_DEBUG": "WARN"}}})
+
+    site = controller.plays("site", overlay=edited)
+    assert "plain: 1 changes pending, apply with switch_model.yml" in site.said
+    assert "-max-model-len: 2048" in site.said and "+max-model-len: 4096" in site.said
+    assert unit("plain").pid == pid
+    assert host.file("/etc/modelhost/models/plain.yaml").sha256sum == live
+    assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 2048
+
+    plan = controller.plays("switch_model", "--check", overlay=edited)
+    assert "reapply: apply 1 changed files of plain" in plan.said
+    assert unit("plain").pid == pid
+
+    controller.plays("switch_model", overlay=edited)
+    assert unit("plain").pid != pid
+    assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 4096
+    assert host.check_output("grep max-model-len /etc/modelhost/models/plain.yaml") == "max-model-len: 4096"
+    assert unit("plain").show("FragmentPath")["FragmentPath"] == "/etc/systemd/system/vllm-plain.service"
+    assert host.run("ls /run/systemd/system.control /run/modelhost/models").stdout.split() == [
+        "/run/modelhost/models:", "/run/systemd/system.control:"]
+
+
+@pytest.mark.case("L14")
+def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controller, endpoint, unit, host, overlay):
+    """The attempt lives in /run: while it loads, what would boot is still what was proven."""
+    edited = overlay(modelhost_models={"plain": {
+        "engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"},
+        "serve": {"max-model-len": 4096}, "environment": {"STANDIN_LOAD_SECONDS": "20"}}})
+    attempt = subprocess.Popen(controller.command("switch_model", overlay=edited), stdout=subprocess.DEVNULL)
+    wait_for(lambda: unit("plain").show("FragmentPath")["FragmentPath"].startswith("/run/systemd/system.control/"))
+    assert host.check_output("grep max-model-len /etc/modelhost/models/plain.yaml") == "max-model-len: 2048"
+    reboot(host)
+    attempt.kill()
+    attempt.wait()
+    wait_for(lambda: endpoint.names()[0] == "plain")
+    assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 2048
+
+
+@pytest.mark.parametrize(("model", "reason"), [
+    pytest.param("crashing", "ValueError", marks=pytest.mark.case("L4")),
+    pytest.param("refused", "error: unrecognized arguments: --no-such-option", marks=pytest.mark.case("L5")),
+    pytest.param("stalling", "nothing has moved for", marks=pytest.mark.case("L2")),
+    pytest.param("hanging", "the server listens but did not answer within", marks=pytest.mark.case("C5")),
+])
+def test_a_model_that_does_not_serve_gives_way_to_the_one_that_did(controller, endpoint, unit, model, reason):
+    failed = controller.play("switch_model", "-e", f"model={model}")
+    assert failed.returncode != 0
+    assert reason in failed.said
+    assert "State: plain serves again, as before." in failed.said
+    serves(endpoint, unit, "plain")
+    assert unit(model).show("ActiveState", "UnitFileState")["UnitFileState"] == "disabled"
+    assert unit(model).show("ActiveState")["ActiveState"] in ("inactive", "failed")
+    assert endpoint.capital_of_france("plain") == "The capital of France is Paris."
+
+
+@pytest.mark.case("L13")
+def test_failures_do_not_use_up_the_starts_of_a_deliberate_switch(controller, endpoint, unit):
+    for _ in range(2):
+        assert controller.play("switch_model", "-e", "model=crashing").returncode != 0
+    controller.plays("switch_model", "-e", "model=odd")
+    controller.plays("switch_model")
+    serves(endpoint, unit, "plain")
+
+
+@pytest.mark.case("L6")
+def test_a_model_that_loads_is_not_interrupted(controller, endpoint, unit):
+    loading = subprocess.Popen(controller.command("switch_model", "-e", "model=slow"), stdout=subprocess.DEVNULL)
+    wait_for(lambda: unit("slow").show("ActiveState")["ActiveState"] == "active")
+    pid = unit("slow").pid
+    second = controller.play("switch_model")
+    assert second.returncode != 0
+    assert "slow is loading since" in second.said
+    assert "-e switch_force=true" in second.said
+    assert loading.wait(timeout=120) == 0
+    assert unit("slow").pid == pid
+    serves(endpoint, unit, "slow")
+
+
+@pytest.mark.case("L10")
+def test_force_stops_a_load_and_leaves_nothing_of_it(controller, endpoint, unit, host):
+    loading = subprocess.Popen(controller.command("switch_model", "-e", "model=slow"), stdout=subprocess.DEVNULL)
+    wait_for(lambda: unit("slow").show("ActiveState")["ActiveState"] == "active")
+    controller.plays("switch_model", "-e", "switch_force=true")
+    loading.kill()
+    loading.wait()
+    serves(endpoint, unit, "plain")
+    assert host.check_output("pgrep -u modelhost -c -f vllm_standin") == "2"
+    assert unit("slow").show("ActiveState")["ActiveState"] == "inactive"
+
+
+@pytest.mark.case("L3")
+def test_a_killed_server_leaves_no_orphan_and_comes_back(endpoint, unit, host):
+    before = host.check_output("pgrep -u modelhost -f vllm_standin").split()
+    host.check_output("kill -9 %s", str(unit("plain").pid))
+    wait_for(lambda: host.run("ps -p %s", ",".join(before)).rc != 0)
+    wait_for(lambda: endpoint.names()[0] == "plain")
+
+
+@pytest.mark.case("L9")
+def test_a_killed_engine_brings_the_unit_back(endpoint, unit, host):
+    """The server exits with 0 when its engine has died, so Restart=on-failure would do nothing."""
+    before = unit("plain").pid
+    host.check_output("pkill -9 -u modelhost -f vllm_standin.engine")
+    wait_for(lambda: unit("plain").pid not in (0, before))
+    wait_for(lambda: endpoint.names()[0] == "plain")
+    assert unit("plain").show("NRestarts")["NRestarts"] == "1"
+
+
+@pytest.mark.case("L8")
+def test_an_api_key_is_seen_by_nobody_but_the_process(controller, endpoint, unit, host):
+    key = "s3cret-of-the-test"
+    controller.plays("switch_model", "-e", "model=locked")
+    body = {"model": "locked", "messages": [{"role": "user", "content": "hello"}]}
+    assert endpoint.ask("/v1/chat/completions", body)[0] == 401
+    assert endpoint.ask("/v1/chat/completions", body, key=key)[0] == 200
+    secret = host.file("/etc/modelhost/models/locked.secret.env")
+    assert (secret.user, secret.mode) == ("root", 0o600)
+    for places in (
+            "journalctl --no-pager -u vllm-locked", "systemctl show vllm-locked", "systemctl cat vllm-locked", "ps -eo args",
+            "cat /var/lib/modelhost/state/applied.json", "grep -r . /etc/modelhost/models/locked.env /var/lib/modelhost/generations/locked"):
+        assert key not in host.run(places).stdout
+
+
+@pytest.mark.case("W1")
+def test_weights_from_a_hub_are_fetched_and_then_served(controller, endpoint, unit, host):
+    refused = controller.play("switch_model", "-e", "model=hub")
+    assert refused.returncode != 0
+    assert "ansible-playbook playbooks/fetch_weights.yml -e model=hub" in refused.said
+    controller.plays("fetch_weights", "-e", "model=hub")
+    assert "changed=0" in controller.plays("fetch_weights", "-e", "model=hub").said
+    controller.plays("switch_model", "-e", "model=hub")
+    serves(endpoint, unit, "hub")
+    assert endpoint.ask("/v1/models")[1]["data"][0]["root"] == "/var/lib/modelhost/weights/tiny--llama--0123456789ab"
+
+
+def test_after_a_reboot_the_chosen_model_serves_by_itself(controller, endpoint, unit, host):
+    controller.plays("switch_model", "-e", "model=odd")
+    reboot(host)
+    wait_for(lambda: endpoint.names()[0] == "odd")
+    serves(endpoint, unit, "odd")
+    assert unit("plain").show("ActiveState")["ActiveState"] == "inactive"
+
+
+def wait_for(condition, seconds=60):
+    """Until a condition holds; what it raises while the host or the endpoint is away does not count."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if condition():
+                return
+        except (AssertionError, IndexError, KeyError, ValueError, OSError, RuntimeError):
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def reboot(host):
+    before = host.check_output("systemctl show --property=UserspaceTimestamp --value")
+    host.run("systemctl reboot")
+    wait_for(lambda: host.run("systemctl show --property=UserspaceTimestamp --value").stdout.strip() not in ("", before))
