@@ -24,7 +24,7 @@ lint: .venv ## yamllint and ansible-lint, production profile
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint --offline --profile production --strict
 
 unit: .venv ## Tests that need no host
-	.venv/bin/pytest -q
+	PATH="$(CURDIR)/.venv/bin:$$PATH" pytest -q
 
 molecule: .venv ## Tests on systemd hosts in containers; one of them: make molecule SCENARIO=standin
 	@$(AS_ROOT) tools/molecule $(SCENARIO)

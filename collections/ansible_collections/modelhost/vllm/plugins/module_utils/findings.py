@@ -8,6 +8,7 @@ import re
 from typing import Any, Iterable
 
 from ansible_collections.modelhost.vllm.plugins.module_utils.switching import overlap
+from ansible_collections.modelhost.vllm.plugins.module_utils.systemd import quote_environment
 
 # systemd.unit(5): a unit's name; a model's is also a file's name and part of a URL, so it is kept simpler.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z")
@@ -89,7 +90,7 @@ def catalogue_findings(
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
         if not isinstance(catalogue, dict):
-            found.append(f"{variable}: {type(catalogue).__name__} given, a dict by name is needed: write each entry below its name")
+            found.append(f"{variable}: {_type_of(catalogue)} given, a dict by name is needed: write each entry below its name")
             continue
         keys = {key: option for key, option in options.items() if key != "name"}
         for name, entry in catalogue.items():
@@ -104,6 +105,7 @@ def catalogue_findings(
         if model["engine"] not in engines:
             found.append(unknown(f"{where}.engine", model["engine"], engines) + " Engines are declared in modelhost_engines.")
         found += _serve_findings(where, model.get("serve", {}))
+        found += _environment_findings(where, model)
         found += _weights_findings(f"{where}.weights", model["weights"])
     found += _port_findings(models)
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
@@ -138,6 +140,17 @@ def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
             found.append(f"{where}.serve.{option}: say it in {where}.{_SAID_ELSEWHERE[option]}, from where the unit takes it")
         elif value is None:
             found.append(f"{where}.serve.{option} is empty: vLLM would read the text 'None'; give it a value, or remove the line")
+    return found
+
+
+def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
+    found = []
+    for key in ("environment", "nccl"):
+        for name, value in model.get(key, {}).items():
+            try:
+                quote_environment({name: value})
+            except ValueError as error:
+                found.append(f"{where}.{key}.{error}")
     return found
 
 

@@ -61,6 +61,19 @@ def declared(model: str) -> dict[str, str | None]:
     return {name: read(declared_path(model, name)) for name in sorted({*names, f"{model}.secret.env"})}
 
 
+def trial_text(text: str) -> str:
+    """A declared file as it is written for a trial: its unit reads the trial's other files."""
+    return text.replace(LIVE + "/", TRIAL + "/")
+
+
+def trial(model: str) -> str:
+    """Whether the unit reads files that have not been applied: `declared` ones, `other` ones that were declared once, or an empty text."""
+    if not os.path.exists(trial_path(unit_name(model))):
+        return ""
+    same = all(read(trial_path(name)) == (None if text is None else trial_text(text)) for name, text in declared(model).items())
+    return "declared" if same else "other"
+
+
 def is_secret(name: str) -> bool:
     """Whether a file's content must never be shown or copied."""
     return name.endswith(".secret.env")
@@ -121,13 +134,9 @@ def difference(name: str, before: str | None, after: str | None) -> str:
 
 
 def pending(declared: dict[str, str | None]) -> list[dict[str, str]]:
-    """The files whose declared text differs from the live one. Called for protected models: nothing else is ever pending."""
-    found = []
-    for name, text in declared.items():
-        live = read(live_path(name))
-        if live != text:
-            found.append({"file": name, "diff": difference(name, live, text)})
-    return found
+    """The files whose declared text differs from the live one, with their diffs."""
+    live = {name: read(live_path(name)) for name in declared}
+    return [{"file": name, "diff": difference(name, live[name], text)} for name, text in declared.items() if live[name] != text]
 
 
 def digest(texts: dict[str, str]) -> str:

@@ -38,14 +38,16 @@ def switch_plan(
         return {**plan, "action": "refuse", "reason": (
             f"{stuck[0]} is loading since {since}. Stopping it would throw that away: wait for it (journalctl -fu vllm-{stuck[0]}), or stop it "
             "with -e switch_force=true")}
-    if target in serving and not known[target]["pending"]:
+    if busy == serving == [target] and known[target]["trial"] == "declared":
+        return {**plan, "action": "commit", "reason": f"{target} serves what an interrupted switch began: make it permanent"}
+    if target in serving and not known[target]["pending"] and not known[target]["trial"]:
         others = [model for model in busy if model != target]
         if others:
             return {**plan, "action": "replace", "stop": others, "reason": f"stop {', '.join(others)}, which runs beside {target}"}
         settled = known[target]["applied"].get("wish") == wish
         return {**plan, "action": "keep" if settled else "commit", "reason": f"{target} serves and nothing is pending"}
     if target in serving:
-        return {**plan, "action": "reapply", "stop": busy, "reason": f"apply {len(known[target]['pending'])} changed files of {target}"}
+        return {**plan, "action": "reapply", "stop": busy, "reason": f"apply the declared files of {target}, of which {len(known[target]['pending'])} have changed"}
     if busy:
         return {**plan, "action": "replace", "stop": busy, "reason": f"replace {', '.join(busy)} by {target}"}
     return {**plan, "action": "start", "reason": f"nothing is served: start {target}"}

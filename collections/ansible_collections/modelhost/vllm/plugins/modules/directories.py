@@ -14,7 +14,7 @@ description:
   - A link to a directory counts as that directory.
   - Everything that forbids to begin is said at once, before anything is changed.
 author:
-  - modelhost contributors
+  - The modelhost authors
 options:
   directories:
     description: The directories, in any order.

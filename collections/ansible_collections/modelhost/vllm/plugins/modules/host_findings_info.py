@@ -16,7 +16,7 @@ description:
     ansible-core runs its modules with) and apt.
   - Owners of ports are seen only by root.
 author:
-  - modelhost contributors
+  - The modelhost authors
 options:
   systems:
     description: Supported versions of each system, as C(ID) and C(VERSION_ID) spell them in C(/etc/os-release).

@@ -68,7 +68,7 @@ def try_out(model: str, check_mode: bool) -> bool:
         if changed:
             for name, text in files.items():
                 if text is not None:
-                    models.write(models.trial_path(name), text.replace(models.LIVE + "/", models.TRIAL + "/"), models.mode_of(name))
+                    models.write(models.trial_path(name), models.trial_text(text), models.mode_of(name))
             systemd.run(["systemctl", "daemon-reload"])
         systemd.run(["systemctl", "reset-failed", "--quiet", "vllm-*.service"])
     return changed
@@ -92,7 +92,9 @@ def apply(model: str, replaces: list[str], record: dict[str, object], check_mode
     after = {**record, "generation": generation, "since": before.get("since")}
     others = [other for other in replaces if other != model]
     unit = models.show([model])[model]
-    changed = before != after or unit["UnitFileState"] != "enabled" or bool(models.pending(files)) or any(other in applied for other in others)
+    changed = (
+        before != after or unit["UnitFileState"] != "enabled" or bool(models.trial(model)) or bool(models.pending(files))
+        or any(other in applied for other in others))
     if check_mode or not changed:
         return changed, generation
     folder = os.path.join(models.GENERATIONS, model, generation)

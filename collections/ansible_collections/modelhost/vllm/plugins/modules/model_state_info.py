@@ -48,8 +48,13 @@ models:
     pending:
       description: Files whose declared text differs from the live one, with their diffs.
       type: list
+    trial:
+      description:
+        - V(declared) where the unit reads declared files that have not been applied, V(other) where it reads such that are not declared any more,
+          and an empty text where it reads its live files.
+      type: str
   sample:
-    kimi-k25-int4: {state: serving, applied: {port: 8000}, pending: []}
+    kimi-k25-int4: {state: serving, applied: {port: 8000}, pending: [], trial: ""}
 busy:
   description: Models whose unit runs, loads or stops.
   type: list
@@ -97,6 +102,7 @@ def main() -> None:
             "unit": unit,
             "applied": applied.get(model, {}),
             "pending": models.pending(models.declared(model)) if models.protected(model, unit, applied) else [],
+            "trial": models.trial(model),
         }
     module.exit_json(changed=False, models=found, busy=[
         model for model, each in found.items() if each["unit"]["ActiveState"] not in ("inactive", "failed")])

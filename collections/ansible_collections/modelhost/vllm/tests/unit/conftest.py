@@ -14,18 +14,18 @@ from hypothesis import configuration
 
 configuration.set_hypothesis_home_dir(Path(__file__).resolve().parents[6] / ".cache/hypothesis")
 
-STOPPED = {
-    "LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead", "UnitFileState": "disabled", "MainPID": "0", "NRestarts": "0",
-    "Result": "success", "ExecMainStatus": "0", "ExecMainStartTimestamp": "", "InvocationID": "", "ControlGroup": "",
-}
-RUNNING = {
-    **STOPPED, "ActiveState": "active", "SubState": "running", "UnitFileState": "enabled", "MainPID": "4711", "InvocationID": "0a1b",
-    "ExecMainStartTimestamp": "Mon 2026-11-30 09:37:40 UTC", "ControlGroup": "/system.slice/vllm-small.service",
-}
-
 
 class Host:
     """What the modules see of a host, and the commands that they ran on it."""
+
+    STOPPED = {
+        "LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead", "UnitFileState": "disabled", "MainPID": "0", "NRestarts": "0",
+        "Result": "success", "ExecMainStatus": "0", "ExecMainStartTimestamp": "", "InvocationID": "", "ControlGroup": "",
+    }
+    RUNNING = {
+        **STOPPED, "ActiveState": "active", "SubState": "running", "UnitFileState": "enabled", "MainPID": "4711", "InvocationID": "0a1b",
+        "ExecMainStartTimestamp": "Mon 2026-11-30 09:37:40 UTC", "ControlGroup": "/system.slice/vllm-small.service",
+    }
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -45,7 +45,7 @@ class Host:
     def shown(self, names: list[str]) -> list[str]:
         if names == ["vllm-*.service"]:
             names = list(self.units)
-        units = [{"Id": name, **self.units.get(name, {**STOPPED, "LoadState": "not-found", "UnitFileState": ""})} for name in names]
+        units = [{"Id": name, **self.units.get(name, {**self.STOPPED, "LoadState": "not-found", "UnitFileState": ""})} for name in names]
         return ["".join(f"{key}={value}\n" for key, value in unit.items()) for unit in units]
 
     def files(self, folder: str) -> dict[str, str]:

@@ -13,13 +13,16 @@ SWITCH = {"replace": True, "force": False}
 FORCED = {"replace": True, "force": True}
 
 
-def host(applied: dict[str, str] | None = None, pending: dict[str, int] | None = None, **states: str) -> dict[str, Any]:
-    """Models in these states. applied: the wish at the time, by model that was applied. pending: number of files, by model."""
+def host(
+    applied: dict[str, str] | None = None, pending: dict[str, int] | None = None, trial: dict[str, str] | None = None, **states: str,
+) -> dict[str, Any]:
+    """Models in these states. applied: the wish at the time, by model that was applied. pending: number of files, trial: what is tried, by model."""
     models = {
         name: {
             "state": state,
             "applied": {"wish": applied[name]} if applied and name in applied else {},
             "pending": [{"file": str(number), "diff": ""} for number in range((pending or {}).get(name, 0))],
+            "trial": (trial or {}).get(name, ""),
             "unit": {"ExecMainStartTimestamp": "Mon 09:00"},
         } for name, state in states.items()
     }
@@ -53,21 +56,28 @@ def host(applied: dict[str, str] | None = None, pending: dict[str, int] | None =
     (host(a="failed", b="stopping"), "", "a", SWITCH, ("replace", "a", ["b"], "", "replace b by a")),
     (host(a="serving", b="stopped", applied={"a": "a"}), "", "a", SWITCH, ("keep", "a", [], "a", "a serves and nothing is pending")),
     (host(a="serving", b="stopped", applied={"a": "a"}, pending={"a": 2}), "", "a", SWITCH,
-     ("reapply", "a", ["a"], "a", "apply 2 changed files of a")),
+     ("reapply", "a", ["a"], "a", "apply the declared files of a, of which 2 have changed")),
     # The wish was edited to the model that an earlier -e model= chose, or somebody started the unit by hand: only the record is missing
+    (host(a="serving", b="stopped", applied={"a": "a"}, pending={"a": 1}, trial={"a": "declared"}), "", "a", SWITCH,
+     ("commit", "a", [], "a", "a serves what an interrupted switch began: make it permanent")),
+    (host(a="serving", b="stopped", applied={"a": "a"}, trial={"a": "other"}), "", "a", SWITCH,
+     ("reapply", "a", ["a"], "a", "apply the declared files of a, of which 0 have changed")),
     (host(a="serving", b="stopped", applied={"a": "b"}), "", "a", SWITCH, ("commit", "a", [], "a", "a serves and nothing is pending")),
     (host(a="serving", b="stopped"), "", "a", SWITCH, ("commit", "a", [], "a", "a serves and nothing is pending")),
     # Two units of one GPU set, one of them started by hand: the target is not interrupted
     (host(a="serving", b="serving", applied={"a": "a"}), "", "a", SWITCH, ("replace", "a", ["b"], "a", "stop b, which runs beside a")),
     # A load is not thrown away, the target's neither
     (host(a="loading", b="stopped"), "b", "a", SWITCH,
-     ("refuse", "b", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or stop it with "
+     ("refuse", "b", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or "
+                             "stop it with "
                              "-e switch_force=true")),
     (host(a="loading", b="stopped"), "", "a", SWITCH,
-     ("refuse", "a", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or stop it with "
+     ("refuse", "a", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or "
+                             "stop it with "
                              "-e switch_force=true")),
     (host(a="serving", b="loading"), "", "a", SWITCH,
-     ("refuse", "a", [], "a", "b is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-b), or stop it with "
+     ("refuse", "a", [], "a", "b is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-b), or "
+                              "stop it with "
                               "-e switch_force=true")),
     (host(a="loading", b="stopped"), "b", "a", FORCED, ("replace", "b", ["a"], "", "replace a by b")),
     (host(a="loading", b="stopped"), "", "a", FORCED, ("replace", "a", ["a"], "", "replace a by a")),

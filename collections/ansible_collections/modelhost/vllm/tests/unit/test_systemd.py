@@ -1,4 +1,4 @@
-"""What systemd reads is what was meant: quoting against a reader written from systemd's manual pages, and systemctl's and journalctl's output."""
+"""What systemd reads is what was meant: quoting, against a reader written from its manual pages; and what its programs print."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def read_command_line(line: str) -> list[str]:
 CHARACTERS = st.one_of(st.sampled_from("\"'\\`$%;#{}= \t\n"), st.characters(exclude_categories=["Cs", "Cc"]))
 
 
-@given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]*\Z"), st.text(CHARACTERS)))
+@given(st.dictionaries(st.from_regex("[A-Z_][A-Z0-9_]*", fullmatch=True), st.text(CHARACTERS)))
 def test_every_environment_reaches_the_process(values: dict[str, str]) -> None:
     assert read_environment(systemd.quote_environment(values)) == values
 

@@ -1,0 +1,65 @@
+"""An entry of the inventory against an argument specification. Rules between entries: tests/test_inventories.py."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils import findings
+
+OPTIONS = {
+    "port": {"type": "int", "required": True, "description": "Port of C(vllm serve)."},
+    "engine": {"type": "str", "description": ["Name of the engine.", "More about it."]},
+    "ratio": {"type": "float"},
+    "path": {"type": "path"},
+    "eager": {"type": "bool"},
+    "gpus": {"type": "raw"},
+    "words": {"type": "list", "elements": "str", "description": "Words."},
+    "serve": {"type": "dict"},
+    "plain": {"description": "A text."},
+    "weights": {"type": "dict", "options": {
+        "source": {"type": "str", "choices": ["wheel", "archive"], "required": True, "description": "Kind."}}},
+    "disks": {"type": "list", "elements": "dict", "options": {"free": {"type": "str", "required": True, "description": "Space."}}},
+}
+
+
+@pytest.mark.parametrize(("entry", "expected"), [
+    ({"port": 8000}, []),
+    ({"port": 8000, "ratio": 1, "path": "/x", "eager": False, "gpus": [], "words": ["a"], "serve": {"x": None}, "plain": ""}, []),
+    ({"port": 8000, "ratio": 0.5, "gpus": True, "weights": {"source": "wheel"}, "disks": [{"free": "1GB"}]}, []),
+    ({}, ["m.port is missing: Port of vllm serve."]),
+    ("text", ["m: 'text' is not a dict: write its keys below it"]),
+    (None, ["m: None is not a dict: write its keys below it"]),
+    ({"prot": 1, "port": 1},
+     ["m.prot: 'prot' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, words. Did you mean 'port'?"]),
+    ({"port": 1, "zzzzzz": 1}, ["m.zzzzzz: 'zzzzzz' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, "
+                                "words."]),
+    ({"port": "8000"}, ["m.port: '8000' is str, int is needed: Port of vllm serve."]),
+    ({"port": True}, ["m.port: True is bool, int is needed: Port of vllm serve."]),
+    ({"port": 80.5}, ["m.port: 80.5 is float, int is needed: Port of vllm serve."]),
+    ({"port": None}, ["m.port is empty: give it a value, or remove the line"]),
+    ({"port": 1, "engine": 3}, ["m.engine: 3 is int, str is needed: Name of the engine."]),
+    ({"port": 1, "plain": 3}, ["m.plain: 3 is int, str is needed: A text."]),
+    ({"port": 1, "words": {"a": 1}}, ["m.words: {'a': 1} is dict, list is needed: Words."]),
+    ({"port": 1, "words": ["a", 2, None]}, ["m.words[1]: 2 is int, str is needed: Words.", "m.words[2] is empty: give it a value, or "
+                                                                                           "remove the line"]),
+    ({"port": 1, "weights": {"source": "weel"}}, ["m.weights.source: 'weel' is not one of archive, wheel. Did you mean 'wheel'?"]),
+    ({"port": 1, "weights": {"src": "wheel"}},
+     ["m.weights.src: 'src' is not one of source. Did you mean 'source'?", "m.weights.source is missing: Kind."]),
+    ({"port": 1, "disks": [{"free": "1GB"}, {"free": 1}]}, ["m.disks[1].free: 1 is int, str is needed: Space."]),
+    ({"port": "8000", "eager": "yes"}, ["m.port: '8000' is str, int is needed: Port of vllm "
+                                        "serve.", "m.eager: 'yes' is str, bool is needed: "]),
+])
+def test_spec_findings(entry, expected):
+    assert findings.spec_findings("m", entry, OPTIONS) == expected
+
+
+@pytest.mark.parametrize(("name", "known", "expected"), [
+    ("kimi-k25-int", ["glm-5-gguf", "kimi-k25-int4", "kimi-k25-nvfp4"], "kimi-k25-int4"),
+    ("llama", ["kimi-k25-int4"], ""),
+    ("x", [], ""),
+])
+def test_nearest(name, known, expected):
+    assert findings.nearest(name, known) == expected
+
+
+def test_a_name_among_none():
+    assert findings.unknown("model", "x", []) == "model: 'x' is not one of (none)."

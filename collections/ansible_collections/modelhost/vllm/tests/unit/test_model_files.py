@@ -1,0 +1,87 @@
+"""What the inventory declares, written beside the live files of a model that serves, and over those of one that does not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from ansible_collections.modelhost.vllm.plugins.modules import model_files
+
+UNIT = "# Ansible managed\n[Service]\nExecStart=/nowhere/bin/vllm serve\n"
+SMALL = [
+    {"model": "small", "name": "vllm-small.service", "content": UNIT},
+    {"model": "small", "name": "small.yaml", "content": "port: 8000\n"},
+]
+
+
+def test_a_model_that_is_not_there_yet(host, call):
+    result = call(model_files, files=SMALL, api_keys={"small": 'a"b'})
+    assert (result["changed"], result["pending"]) == (True, {})
+    assert host.files("live") == {"small.secret.env": 'VLLM_API_KEY="a\\"b"\n', "small.yaml": "port: 8000\n"}
+    assert host.files("units") == {"vllm-small.service": UNIT}
+    assert sorted(host.files("declared")) == ["small/small.secret.env", "small/small.yaml", "small/vllm-small.service"]
+    assert [host.mode(f"{folder}/small.secret.env") for folder in ("live", "declared/small")] == ["0600", "0600"]
+    assert host.ran == ["systemctl daemon-reload"]
+    assert 'a"b' not in str(result["diff"]) and "a\\" not in str(result["diff"])
+    host.ran.clear()
+    assert call(model_files, files=SMALL, api_keys={"small": 'a"b'}) == {"changed": False, "pending": {}, "diff": []}
+    assert host.ran == []
+
+
+def test_the_live_files_of_a_served_model_stay(host, call):
+    call(model_files, files=SMALL)
+    host.units, host.ran = {"vllm-small.service": host.RUNNING}, []
+    changed = [SMALL[0], {**SMALL[1], "content": "port: 8001\n"}]
+    pending = {"small": [
+        {"file": "small.yaml", "diff": "--- small.yaml (live)\n+++ small.yaml (declared)\n@@ -1 +1 @@\n-port: 8000\n+port: 8001\n"}]}
+    result = call(model_files, files=changed)
+    assert (result["changed"], result["pending"]) == (True, pending)
+    assert host.files("live") == {"small.yaml": "port: 8000\n"}
+    assert host.files("declared")["small/small.yaml"] == "port: 8001\n"
+    assert host.ran == []
+    # Until it is applied, each run says so without a change
+    assert call(model_files, files=changed) == {"changed": False, "pending": pending, "diff": []}
+
+
+def test_keys_of_models_without_one_go_and_a_call_about_other_files_leaves_them(host, call):
+    call(model_files, files=SMALL, api_keys={"small": "1"})
+    call(model_files, files=[{"model": "small", "name": "small.nccl.env", "content": ""}])
+    assert "small.secret.env" in host.files("live")
+    call(model_files, files=SMALL, api_keys={})
+    assert "small.secret.env" not in host.files("live")
+    assert "small/small.secret.env" not in host.files("declared")
+
+
+def test_check_mode_writes_nothing(host, call):
+    result = call(model_files, check_mode=True, files=SMALL)
+    assert result["changed"]
+    assert [each["after"] for each in result["diff"]] == [UNIT, UNIT, "port: 8000\n", "port: 8000\n"]
+    assert (host.files("."), host.ran) == ({}, [])
+
+
+def test_a_unit_that_somebody_else_wrote_is_left_alone(host, call):
+    host.write("units/vllm-small.service", "[Service]\n")
+    host.units = {"vllm-small.service": host.STOPPED}
+    result = call(model_files, files=SMALL)
+    assert result["failed"]
+    assert result["msg"] == (
+        f"{host.root}/units/vllm-small.service is there and modelhost did not write it: it stays as it is. Move it away, or give the "
+        "model another name")
+    assert host.files(".") == {"units/vllm-small.service": "[Service]\n"}
+
+
+def test_a_unit_whose_program_is_not_there_yet_is_not_judged(host):
+    assert model_files.unit_error("vllm-small.service", "[Service]\nExecStart=/nowhere/bin/vllm\nRestart=perhaps\n") == ""
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not on this machine")
+@pytest.mark.parametrize(("directive", "error"), [
+    ("Restart=always", ""),
+    ("Restart=perhaps", "Failed to parse"),
+    ("Restrat=always", "Unknown key"),
+])
+def test_systemd_judges_a_unit(host, directive, error):
+    host.version = subprocess.run(["systemd-analyze", "--version"], check=True, capture_output=True, text=True).stdout
+    found = model_files.unit_error("vllm-small.service", f"[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n{directive}\n")
+    assert (error in found) if error else (found == "")

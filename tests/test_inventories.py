@@ -1,0 +1,199 @@
+"""The shipped inventories keep the rules; a broken one is refused with sentences that name the variable, the value, the rule, the fix."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelhost.vllm.plugins.module_utils.findings import catalogue_findings
+
+ROOT = Path(__file__).resolve().parents[1]
+ABSENT = object()
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+MODELS = load("inventory/example/group_vars/gpu_hosts/models.yml")
+ENGINES = load("inventory/example/group_vars/gpu_hosts/engines.yml")["modelhost_engines"]
+MODEL_OPTIONS = load("roles/model_unit/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["model_unit_models"]["options"]
+ENGINE_OPTIONS = load("roles/vllm/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["vllm_engines"]["options"]
+
+
+def findings(changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "") -> list[str]:
+    """What is found in the example's catalogue after changes, each a path of keys (m: models, e: engines) and a value."""
+    data = copy.deepcopy({"m": MODELS["modelhost_models"], "e": ENGINES})
+    for path, value in changes.items():
+        *folders, last = path.split("/")
+        below: Any = data
+        for key in folders:
+            below = below[key]
+        if value is ABSENT:
+            del below[last]
+        else:
+            below[last] = value
+    return catalogue_findings(data["m"], data["e"], served, requested, MODEL_OPTIONS, ENGINE_OPTIONS)
+
+
+def own(model: dict[str, Any]) -> dict[str, Any]:
+    """A model on one GPU, beside the catalogue's."""
+    weights = {"source": "directory", "path": "/srv/small"}
+    return {"engine": "vllm-0.33.0", "weights": weights, "gpus": [0], "port": 8000, **model}
+
+
+KIMI = "modelhost_models.kimi-k25-int4"
+NAMES = "glm-5-gguf, kimi-k25-int4, kimi-k25-nvfp4, minimax-m25"
+KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, port, serve, weights"
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({}, []),
+    # An option of vLLM is vLLM's affair: its own parser says what it knows
+    ({"m/kimi-k25-int4/serve/tensor-paralel-size": 8}, []),
+    ({"m/kimi-k25-int4/prot": 8000}, [f"{KIMI}.prot: 'prot' is not one of {KEYS}. Did you mean 'port'?"]),
+    ({"m/kimi-k25-int4/port": "8000"},
+     [f"{KIMI}.port: '8000' is str, int is needed: Port of the server. Models that share GPUs share a port, so that clients keep their "
+      "address after a switch."]),
+    ({"m/kimi-k25-int4/port": ABSENT},
+     [f"{KIMI}.port is missing: Port of the server. Models that share GPUs share a port, so that clients keep their address after a "
+      "switch."]),
+    ({"m/kimi-k25-int4/alias": None}, [f"{KIMI}.alias is empty: give it a value, or remove the line"]),
+    ({"m/kimi-k25-int4/serve": None}, [f"{KIMI}.serve is empty: give it a value, or remove the line"]),
+    ({"m/kimi-k25-int4/serve": ["tensor-parallel-size"]},
+     [f"{KIMI}.serve: ['tensor-parallel-size'] is list, dict is needed: Options of vllm serve, by vLLM's own names without dashes."]),
+    ({"m/kimi-k25-int4/engine": "vllm-0.33"},
+     [f"{KIMI}.engine: 'vllm-0.33' is not one of vllm-0.33.0, vllm-0.33.0-gguf. Did you mean 'vllm-0.33.0'? Engines are declared in "
+      "modelhost_engines."]),
+    ({"m/kimi-k25-int4/gpus": 8}, [f"{KIMI}.gpus: 8 is neither 'all' nor a list of GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": "0,1"}, [f"{KIMI}.gpus: '0,1' is neither 'all' nor a list of GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": [0, "1"]}, [f"{KIMI}.gpus: [0, '1'] is neither 'all' nor a list of GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": None}, [f"{KIMI}.gpus is empty: give it a value, or remove the line"]),
+    # Weights
+    ({"m/kimi-k25-int4/weights/revision": "main"},
+     [f"{KIMI}.weights.revision: 'main' is not a commit of 40 hexadecimal digits; a name such as 'main' moves, so it is refused"]),
+    ({"m/kimi-k25-int4/weights/revision": "4d01dfe"},
+     [f"{KIMI}.weights.revision: '4d01dfe' is not a commit of 40 hexadecimal digits; a name such as 'main' moves, so it is refused"]),
+    ({"m/kimi-k25-int4/weights/revision": ABSENT}, [f"{KIMI}.weights.revision is missing: source huggingface needs it"]),
+    ({"m/kimi-k25-int4/weights/source": "hugingface"},
+     [f"{KIMI}.weights.source: 'hugingface' is not one of archive, directory, huggingface, wheel. Did you mean 'huggingface'?"]),
+    ({"m/kimi-k25-int4/weights": {"source": "archive", "url": "/srv/kimi.tar"}}, [f"{KIMI}.weights.sha256 is missing: source archive "
+                                                                                  "needs it"]),
+    ({"m/kimi-k25-int4/weights": {"source": "wheel"}},
+     [f"{KIMI}.weights.requirement is missing: source wheel needs it", f"{KIMI}.weights.sha256 is missing: source wheel needs it",
+      f"{KIMI}.weights.member is missing: source wheel needs it"]),
+    ({"m/kimi-k25-int4/weights": "moonshotai/Kimi-K2.5"},
+     [f"{KIMI}.weights: 'moonshotai/Kimi-K2.5' is str, dict is needed: Where the weights come from. Which keys a source needs, the "
+      "validation says."]),
+    # What is said in one place only
+    ({"m/kimi-k25-int4/serve/port": 8001}, [f"{KIMI}.serve.port: say it in {KIMI}.port, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/serve/model": "x"}, [f"{KIMI}.serve.model: say it in {KIMI}.weights, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/serve/served-model-name": "x"}, [f"{KIMI}.serve.served-model-name: say it in {KIMI}.alias, from where the unit "
+                                                        "takes it"]),
+    ({"m/kimi-k25-int4/serve/api-key": "hunter2"},
+     [f"{KIMI}.serve.api-key: everyone could read it in the unit: put it into modelhost_api_keys, in the Vault file"]),
+    ({"m/kimi-k25-int4/serve/--max-model-len": 8192}, [f"{KIMI}.serve: write 'max-model-len' without the dashes"]),
+    ({"m/kimi-k25-int4/serve/max-model-len": None},
+     [f"{KIMI}.serve.max-model-len is empty: vLLM would read the text 'None'; give it a value, or remove the line"]),
+    # Names
+    ({"m/Kimi K2.5": own({})},
+     ["modelhost_models: 'Kimi K2.5' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]),
+    # Ports and GPUs
+    ({"m/small": own({"port": 8001})},
+     ["modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-int4, which takes the same GPUs: give both one port, so that "
+      "clients keep their "
+      "address after a switch",
+      "modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-nvfp4, which takes the same GPUs: give both one port, so that "
+      "clients keep their "
+      "address after a switch",
+      "modelhost_models.small.port: 8001 differs from 8000 of minimax-m25, which takes the same GPUs: give both one port, so that "
+      "clients keep their "
+      "address after a switch",
+      "modelhost_models.small.port: 8001 differs from 8000 of glm-5-gguf, which takes the same GPUs: give both one port, so that clients "
+      "keep their "
+      "address after a switch"]),
+    ({"m": {"kimi-k25-int4": own({}), "small": own({"gpus": [1]})}},
+     ["modelhost_models.small.port: 8000 is also the port of kimi-k25-int4, which takes other GPUs and may serve at the same time: give "
+      "each set of GPUs a "
+      "port of its own"]),
+    ({"m": {"kimi-k25-int4": own({}), "small": own({"gpus": [1], "port": 8001})}}, []),
+    # Engines
+    ({"e/vllm-0.33.0/version": 0.33}, ["modelhost_engines.vllm-0.33.0.version: 0.33 is float, str is needed: Version of that package, as "
+                                       "its lock pins it."]),
+    ({"e/vllm-0.33.0/serve_command": "vllm serve"},
+     ["modelhost_engines.vllm-0.33.0.serve_command: 'vllm serve' is str, list is needed: Words that start the server; the first is "
+      "looked up in the "
+      "engine's bin/."]),
+    ({"e/vllm-0.33.0/lock": ABSENT},
+     ["modelhost_engines.vllm-0.33.0.lock is missing: Requirements file with hashes, below files/locks/ of the role or an absolute path "
+      "on the controller."]),
+    # Shapes
+    ({"m": [own({})]}, ["modelhost_models: list given, a dict by name is needed: write each entry below its name"]),
+    ({"m/kimi-k25-int4": None}, [f"{KIMI}: None is not a dict: write its keys below it"]),
+    # All at once
+    ({"m/kimi-k25-int4/alias": None, "m/glm-5-gguf/alias": None},
+     [f"{KIMI}.alias is empty: give it a value, or remove the line", "modelhost_models.glm-5-gguf.alias is empty: give it a value, or "
+                                                                     "remove the line"]),
+])
+def test_findings(changes: dict[str, Any], expected: list[str]) -> None:
+    assert findings(changes) == expected
+
+
+def test_a_name_with_a_slash() -> None:
+    models = {**MODELS["modelhost_models"], "moonshotai/kimi": own({})}
+    assert catalogue_findings(models, ENGINES, "kimi-k25-int4", "", MODEL_OPTIONS, ENGINE_OPTIONS) == [
+        "modelhost_models: 'moonshotai/kimi' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]
+
+
+@pytest.mark.parametrize(("served", "requested", "expected"), [
+    ("kimi-k25-int", "",
+     [f"modelhost_served_model: 'kimi-k25-int' is not one of {NAMES}. Did you mean 'kimi-k25-int4'? Models are declared in "
+      "modelhost_models."]),
+    ("", "", [f"modelhost_served_model: '' is not one of {NAMES}. Models are declared in modelhost_models."]),
+    ("kimi-k25-int4", "minimax", [f"model: 'minimax' is not one of {NAMES}. Did you mean 'minimax-m25'? Models are declared in "
+                                  "modelhost_models."]),
+    ("kimi-k25-int4", "llama", [f"model: 'llama' is not one of {NAMES}. Models are declared in modelhost_models."]),
+    ("kimi-k25-int4", "glm-5-gguf", []),
+])
+def test_which_model(served: str, requested: str, expected: list[str]) -> None:
+    assert findings({}, served, requested) == expected
+
+
+def validate(inventory: str | Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["ansible-playbook", "-i", inventory, "playbooks/validate.yml", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("inventory", ["demo", "example"])
+def test_the_playbook_accepts_what_is_shipped(inventory: str) -> None:
+    result = validate(f"inventory/{inventory}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "changed=0" in result.stdout
+
+
+@pytest.mark.parametrize(("replace", "by", "arguments", "expected"), [
+    ("", "", ["-e", "model=smollm2-cat"],
+     ["model: 'smollm2-cat' is not one of smollm2-chat, smollm2-long. Did you mean 'smollm2-chat'? Models are declared in "
+      "modelhost_models."]),
+    ("port: 8000", 'port: "8000"', [],
+     [f"modelhost_models.{model}.port: '8000' is str, int is needed: Port of the server. Models that share GPUs share a port, so that "
+      "clients keep their "
+      "address after a switch." for model in ("smollm2-chat", "smollm2-long")]),
+    ("serve:\n      max-model-len: 8192", "server:\n      max-model-len: 8192", [],
+     [f"modelhost_models.smollm2-long.server: 'server' is not one of {KEYS}. Did you mean 'serve'?"]),
+], ids=["unknown-model", "port-as-text", "unknown-key"])
+def test_the_playbook_refuses(tmp_path: Path, replace: str, by: str, arguments: list[str], expected: list[str]) -> None:
+    """As an operator sees it: Ansible's own types, and every finding on a line of its own."""
+    inventory = shutil.copytree(ROOT / "inventory/demo", tmp_path / "broken")
+    models = inventory / "group_vars/gpu_hosts/models.yml"
+    assert replace in models.read_text()
+    models.write_text(models.read_text().replace(replace, by))
+    result = validate(inventory, *arguments)
+    assert result.returncode == 2, result.stdout + result.stderr
+    for sentence in expected:
+        assert sentence in result.stdout + result.stderr
