@@ -28,6 +28,10 @@ class Controller:
         print(done.stdout)
         return done
 
+    def inventory_variable(self, name):
+        command = ["ansible-inventory", *(f"--inventory={path}" for path in self.inventories), "--host=demo"]
+        return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)[name]
+
     def plays(self, playbook, *arguments, overlay=None):
         done = self.play(playbook, *arguments, overlay=overlay)
         assert done.returncode == 0

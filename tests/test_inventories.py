@@ -100,6 +100,11 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/serve/--max-model-len": 8192}, [f"{KIMI}.serve: write 'max-model-len' without the dashes"]),
     ({"m/kimi-k25-int4/serve/max-model-len": None},
      [f"{KIMI}.serve.max-model-len is empty: vLLM would read the text 'None'; give it a value, or remove the line"]),
+    # Environments
+    ({"m/kimi-k25-int4/environment": {"OMP_NUM_THREADS": 8, "DEBUG": True}},
+     [f"{KIMI}.environment.DEBUG: True has no spelling of its own in an environment; write the text that the program expects, in quotes"]),
+    ({"m/kimi-k25-int4/nccl": {"NCCL_ALGO": None}},
+     [f"{KIMI}.nccl.NCCL_ALGO: None has no spelling of its own in an environment; write the text that the program expects, in quotes"]),
     # Names
     ({"m/Kimi K2.5": own({})},
      ["modelhost_models: 'Kimi K2.5' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]),

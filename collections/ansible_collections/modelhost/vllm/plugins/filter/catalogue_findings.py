@@ -38,7 +38,9 @@ author:
 """
 
 EXAMPLES = r"""
-findings: "{{ modelhost_models | modelhost.vllm.catalogue_findings(modelhost_engines, 'kimi-k25-int4', '', model_options, engine_options) }}"
+findings: >-
+  {{ modelhost_models | modelhost.vllm.catalogue_findings(
+     modelhost_engines, modelhost_served_model, model | default(""), model_options, engine_options) }}
 """
 
 RETURN = r"""

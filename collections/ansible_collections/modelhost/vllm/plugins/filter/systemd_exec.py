@@ -17,7 +17,7 @@ author:
 """
 
 EXAMPLES = r"""
-ExecStart={{ ['/opt/modelhost/engines/vllm-0.33.0/bin/vllm', 'serve', '--config', path] | modelhost.vllm.systemd_exec }}
+exec_start: "{{ ['/opt/modelhost/engines/vllm-0.33.0/bin/vllm', 'serve', '--config', path] | modelhost.vllm.systemd_exec }}"
 """
 
 RETURN = r"""

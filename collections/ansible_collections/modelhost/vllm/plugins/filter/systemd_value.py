@@ -17,7 +17,7 @@ author:
 """
 
 EXAMPLES = r"""
-Description={{ item.description | modelhost.vllm.systemd_value }}
+description: "{{ item.description | modelhost.vllm.systemd_value }}"
 """
 
 RETURN = r"""

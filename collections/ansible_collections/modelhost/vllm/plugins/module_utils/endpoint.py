@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import urllib.error
 import urllib.request
 from typing import Any
+
+from ansible_collections.modelhost.vllm.plugins.module_utils.systemd import parse_environment
 
 
 class Endpoint:
@@ -57,10 +58,9 @@ class Endpoint:
     def _api_key(self) -> str:
         try:
             with open(self._secret_file, encoding="utf-8") as stream:
-                found = re.search(r'^VLLM_API_KEY="(.*)"$', stream.read(), re.MULTILINE)
+                return parse_environment(stream.read()).get("VLLM_API_KEY", "")
         except FileNotFoundError:
             return ""
-        return re.sub(r"\\(.)", r"\1", found.group(1)) if found else ""
 
 
 def answer_text(body: dict[str, Any]) -> str:

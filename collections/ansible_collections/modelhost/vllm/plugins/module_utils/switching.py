@@ -15,13 +15,14 @@ def switch_plan(
     modelhost_served_model. replace: whether a served model may be stopped at all. force: whether even a loading one may.
 
     Returns action (keep, start, replace, reapply, commit or refuse), target, stop (the models to stop), previous (the one that serves now, or an
-    empty text) and reason (one sentence).
+    empty text), replaces (the models that cannot be served beside the target) and reason (one sentence).
     """
     known = state["models"]
     target = requested or ("" if replace else _kept_choice(known, wish, models)) or wish
-    busy = [model for model in state["busy"] if model == target or overlap(models.get(model, "all"), models[target])]
+    replaces = [model for model in known if model != target and overlap(models.get(model, "all"), models[target])]
+    busy = [model for model in state["busy"] if model == target or model in replaces]
     serving = [model for model in busy if known[model]["state"] == "serving"]
-    plan = {"target": target, "stop": [], "previous": (serving or [""])[0]}
+    plan = {"target": target, "stop": [], "previous": (serving or [""])[0], "replaces": replaces}
 
     if not replace:
         others = [model for model in busy if model != target]

@@ -16,6 +16,7 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LINE_END = re.compile(r"[\n\r\x00]")
 # systemd.service(5), "Quoting"
 _ESCAPED_IN_EXEC = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ASSIGNMENT = re.compile(r'^([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"$', re.MULTILINE | re.DOTALL)
 _BARE_WORD = re.compile(r"[A-Za-z0-9_@:,./=+-]+\Z")
 
 
@@ -57,6 +58,11 @@ def quote_environment(values: dict[str, object]) -> str:
             raise ValueError(f"{name}: the value has a control character, which systemd drops together with the variable: remove it")
         lines.append('{0}="{1}"\n'.format(name, _ESCAPED_IN_ENVIRONMENT.sub(r"\\\1", text)))
     return "".join(lines)
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """The values of a file that quote_environment wrote, by name."""
+    return {name: re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL) for name, value in _ASSIGNMENT.findall(text)}
 
 
 def quote_exec(argv: Iterable[object]) -> str:

@@ -46,11 +46,11 @@ api_key:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import environment_file, models
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
 
 
 def running(name: str) -> dict[str, str]:
-    return environment_file.parse(models.read(models.running_path(name)) or "")
+    return systemd.parse_environment(models.read(models.running_path(name)) or "")
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.module_utils import benchmark, environment_file, systemd
+from ansible_collections.modelhost.vllm.plugins.module_utils import benchmark, systemd
 
 # The result file of vLLM 0.32 (CPU) against SmolLM2-135M: 8 requests one at a time, 64 tokens in, 32 out. Its lists are left out.
 RECORDED = {
@@ -122,5 +122,5 @@ def test_a_percentile_that_was_not_asked_for_is_left_open():
 
 def test_an_environment_file_is_read_as_it_was_meant():
     values = {"PATH": "/a:/b", "ODD": 'say "hi" \\ `x` $HOME', "LINES": "one\ntwo", "EMPTY": ""}
-    assert environment_file.parse("#\n# Ansible managed\n#\n" + systemd.quote_environment(values)) == values
-    assert environment_file.parse('A="1"\nVLLM_API_KEY="k\\"ey"\n') == {"A": "1", "VLLM_API_KEY": 'k"ey'}
+    assert systemd.parse_environment("#\n# Ansible managed\n#\n" + systemd.quote_environment(values)) == values
+    assert systemd.parse_environment('A="1"\nVLLM_API_KEY="k\\"ey"\n') == {"A": "1", "VLLM_API_KEY": 'k"ey'}

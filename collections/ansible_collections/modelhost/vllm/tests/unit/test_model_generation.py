@@ -104,6 +104,13 @@ def test_applying_again_changes_nothing(small, call):
     assert (small.files("."), small.ran) == (before, [])
 
 
+def test_applying_ends_a_trial_even_where_nothing_else_differs(small, call):
+    first = call(model_generation, model="small", state="applied", record=RECORD)
+    small.write("trial-units/vllm-small.service", "")
+    assert call(model_generation, model="small", state="applied", record=RECORD) == first
+    assert small.files("trial-units") == {}
+
+
 def test_a_new_wish_is_recorded_and_keeps_the_generation(small, call):
     first = call(model_generation, model="small", state="applied", record=RECORD)
     assert call(model_generation, model="small", state="applied", record={**RECORD, "wish": "other"}) == first

@@ -63,6 +63,13 @@ def test_only_a_protected_model_has_something_pending(host, call, endpoints):
     assert found["stopped"]["pending"] == []
 
 
+def test_whether_a_unit_reads_a_trial(host, call, endpoints):
+    host.write("declared/small/vllm-small.service", "[Service]\n")
+    host.write("trial-units/vllm-small.service", "[Service]\n")
+    found = call(model_state_info, models=["small", "other"])["models"]
+    assert (found["small"]["trial"], found["other"]["trial"]) == ("declared", "")
+
+
 def test_a_key_that_is_no_longer_declared_is_pending(host, call, endpoints):
     host.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
     host.units = {"vllm-small.service": host.RUNNING}

@@ -145,6 +145,28 @@ def test_a_running_unit_reads_its_trial_first(small):
     assert models.running_path("small.secret.env") == str(small.root / "trial/small.secret.env")
 
 
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({}, "declared"),
+    ({"trial/small.yaml": "port: 9999\n"}, "other"),
+    ({"trial/small.yaml": None}, "other"),
+    ({"declared/small/small.secret.env": None}, "other"),
+    ({"declared/small/small.secret.env": None, "trial/small.secret.env": None}, "declared"),
+    ({"trial-units/vllm-small.service": "# Ansible managed\n"}, "other"),
+    ({"trial-units/vllm-small.service": None}, ""),
+])
+def test_what_is_on_trial(small, changes, expected):
+    unit = "EnvironmentFile={0}/small.env\n"
+    small.write("declared/small/vllm-small.service", unit.format(small.root / "live"))
+    small.write("trial-units/vllm-small.service", unit.format(small.root / "trial"))
+    small.write("trial/small.yaml", "port: 8000\n")
+    small.write("trial/small.secret.env", 'KEY="1"\n')
+    for path, text in changes.items():
+        (small.root / path).unlink()
+        if text is not None:
+            small.write(path, text)
+    assert models.trial("small") == expected
+
+
 def test_digest_names_the_texts():
     assert models.digest({"a": "1"}) == "452647e07c48"
     assert models.digest({"b": "2", "a": "1"}) == models.digest({"a": "1", "b": "2"})

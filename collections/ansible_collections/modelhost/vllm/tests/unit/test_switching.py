@@ -16,7 +16,7 @@ FORCED = {"replace": True, "force": True}
 def host(
     applied: dict[str, str] | None = None, pending: dict[str, int] | None = None, trial: dict[str, str] | None = None, **states: str,
 ) -> dict[str, Any]:
-    """Models in these states. applied: the wish at the time, by model that was applied. pending: number of files, trial: what is tried, by model."""
+    """Models in these states. By model: the wish when it was applied, the number of pending files, and what is on trial."""
     models = {
         name: {
             "state": state,
@@ -69,16 +69,13 @@ def host(
     # A load is not thrown away, the target's neither
     (host(a="loading", b="stopped"), "b", "a", SWITCH,
      ("refuse", "b", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or "
-                             "stop it with "
-                             "-e switch_force=true")),
+                             "stop it with -e switch_force=true")),
     (host(a="loading", b="stopped"), "", "a", SWITCH,
      ("refuse", "a", [], "", "a is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-a), or "
-                             "stop it with "
-                             "-e switch_force=true")),
+                             "stop it with -e switch_force=true")),
     (host(a="serving", b="loading"), "", "a", SWITCH,
      ("refuse", "a", [], "a", "b is loading since Mon 09:00. Stopping it would throw that away: wait for it (journalctl -fu vllm-b), or "
-                              "stop it with "
-                              "-e switch_force=true")),
+                              "stop it with -e switch_force=true")),
     (host(a="loading", b="stopped"), "b", "a", FORCED, ("replace", "b", ["a"], "", "replace a by b")),
     (host(a="loading", b="stopped"), "", "a", FORCED, ("replace", "a", ["a"], "", "replace a by a")),
     (host(a="serving", b="stopped", applied={"a": "a"}), "", "a", FORCED, ("keep", "a", [], "a", "a serves and nothing is pending")),
@@ -93,7 +90,7 @@ def test_a_model_on_other_gpus_is_left_alone() -> None:
     state = host(a="stopped", b="serving", c="stopped")
     assert switch_plan(state, gpus, "", "a", **SITE)["action"] == "start"
     assert switch_plan(state, gpus, "", "a", **SWITCH) == {
-        "target": "a", "stop": [], "previous": "", "action": "start", "reason": "nothing is served: start a"}
+        "target": "a", "stop": [], "previous": "", "replaces": ["c"], "action": "start", "reason": "nothing is served: start a"}
     assert switch_plan(state, gpus, "c", "a", **SWITCH)["stop"] == ["b"]
     assert switch_plan(host(a="serving", b="loading", c="stopped"), gpus, "c", "a", **FORCED)["stop"] == ["a", "b"]
 
