@@ -28,6 +28,10 @@ class Controller:
         print(done.stdout)
         return done
 
+    def begin(self, playbook, *arguments, overlay=None):
+        """Start a playbook that is not waited for."""
+        return subprocess.Popen(self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, stdout=subprocess.DEVNULL)
+
     def inventory_variable(self, name):
         command = ["ansible-inventory", *(f"--inventory={path}" for path in self.inventories), "--host=demo"]
         return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)[name]

@@ -1,6 +1,10 @@
-"""Each Molecule scenario, from its creation to its destruction, is one test here. Run by tools/molecule."""
+"""Each Molecule scenario, from its creation to its destruction, is one test here. Run by tools/molecule.
+
+The scenarios run side by side, since each waits for its own host most of the time; every line says whose it is.
+"""
 
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,35 @@ ROOT = Path(__file__).parent.parent
 SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 
 
+class Run(threading.Thread):
+    def __init__(self, scenario):
+        super().__init__()
+        self.scenario, self.status = scenario, None
+
+    def run(self):
+        self.molecule("reset", lines=False)
+        self.status = self.molecule("test", lines=True)
+
+    def molecule(self, command, lines):
+        with subprocess.Popen(
+                ["molecule", command, "--scenario-name", self.scenario], cwd=ROOT, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            for line in process.stdout:
+                if lines:
+                    print(f"{self.scenario:8} {line}", end="", flush=True)
+        return process.returncode
+
+
+@pytest.fixture(scope="session")
+def runs(request):
+    chosen = [item.callspec.params["scenario"] for item in request.session.items]
+    started = {scenario: Run(scenario) for scenario in chosen}
+    for run in started.values():
+        run.start()
+    return started
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario):
-    subprocess.run(["molecule", "reset", "--scenario-name", scenario], cwd=ROOT, check=True)
-    assert subprocess.run(["molecule", "test", "--scenario-name", scenario], cwd=ROOT).returncode == 0
+def test_scenario(scenario, runs):
+    runs[scenario].join()
+    assert runs[scenario].status == 0

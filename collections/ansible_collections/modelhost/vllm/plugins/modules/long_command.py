@@ -89,7 +89,7 @@ def start(unit: str, log: str, argv: list[str], environment: dict[str, str]) -> 
     path = os.path.join(JOBS, unit + ".env")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(systemd.quote_environment({"HOME": "/root", **environment}))
-    systemd.run(["systemctl", "reset-failed", "--quiet", "modelhost-job-*.service"])
+    systemd.run(["systemctl", "reset-failed", "--all", "--quiet", "modelhost-job-*.service"])
     systemd.run([
         "systemd-run", "--quiet", f"--unit={unit}", "--property=Type=exec", f"--property=EnvironmentFile={path}",
         # systemd would put variables in place of $NAME (systemd.service(5), "Command lines")

@@ -70,7 +70,8 @@ def try_out(model: str, check_mode: bool) -> bool:
                 if text is not None:
                     models.write(models.trial_path(name), models.trial_text(text), models.mode_of(name))
             systemd.run(["systemctl", "daemon-reload"])
-        systemd.run(["systemctl", "reset-failed", "--quiet", "vllm-*.service"])
+        # Without --all a pattern finds no unit that is inactive, and the model to go back to may be one by then.
+        systemd.run(["systemctl", "reset-failed", "--all", "--quiet", "vllm-*.service"])
     return changed
 
 
