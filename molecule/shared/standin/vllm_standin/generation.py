@@ -49,7 +49,7 @@ def endpoint(field, respond):
             tokens, reason = reply_to(prompt, limit, request.get("ignore_eos"))
             asked = len(prompt.split())
             usage = {"prompt_tokens": asked, "total_tokens": asked + len(tokens), "completion_tokens": len(tokens)}
-            return respond(handler, request, {"created": int(time.time()), "model": name}, tokens, reason, usage)
+            return respond(handler, request, {"created": int(time.time()), "model": names[0]}, tokens, reason, usage)
         finally:
             handler.server.count(-1)
 
