@@ -1,7 +1,7 @@
 """Measure modelhost on the host of `make demo`, each figure against a floor measured in the same run.
 
-noop    a `site.yml` that changes nothing, against a playbook of as many bare tasks (`ansible.builtin.file` on a folder that is there) over the same
-        connection; once for all its tasks, once for those that ask the host
+noop    a `site.yml` that changes nothing, against a playbook of as many bare tasks (`ansible.builtin.file` on a folder that is there)
+        over the same connection; once for all its tasks, once for those that ask the host
 switch  the time without an answer during `switch_model.yml`, against `systemctl stop A; systemctl start B` over one SSH command
 
 Each figure is the median over the rounds; ratios are taken round by round, the two sides in turn. Results go to bench/results/ as JSON.
@@ -134,7 +134,8 @@ def main() -> None:
     results = ROOT / "bench/results"
     results.mkdir(exist_ok=True)
     figures = {**bench_noop(rounds, results), **bench_switch(rounds)}
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+    revision = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
     when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = results / f"{when}.json"
     path.write_text(json.dumps({"schema": 1, "revision": revision, "processors": os.cpu_count(), "figures": figures}, indent=2) + "\n")

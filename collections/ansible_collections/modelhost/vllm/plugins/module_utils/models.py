@@ -2,8 +2,10 @@
 """The files and units of the models on a host.
 
 declared  what the inventory says, written at each run: /etc/modelhost/declared/<model>/
-live      what the unit reads: /etc/modelhost/models/ and /etc/systemd/system/. Follows the declared files, except while the model is protected
-trial     what a model that is applied anew reads until it has answered. It lives in /run, so that a reboot forgets it and boots the live files
+live      what the unit reads: /etc/modelhost/models/ and /etc/systemd/system/. Follows the declared files, except while the model is
+          protected
+trial     what a model that is applied anew reads until it has answered. It lives in /run, so that a reboot forgets it and boots the live
+          files
 applied   the record of what serves, state/applied.json, and a copy of its files, generations/<model>/<digest>/
 """
 
@@ -120,7 +122,7 @@ def write_applied(applied: dict[str, dict[str, Any]]) -> None:
 
 
 def protected(model: str, unit: dict[str, str], applied: dict[str, Any]) -> bool:
-    """Whether the live files of a model must stay as they are: it runs, is loading or stopping, would run after a reboot, or is what was applied."""
+    """Whether the live files of a model must stay: it runs, is loading or stopping, would run after a reboot, or is what was applied."""
     return unit["ActiveState"] not in ("inactive", "failed") or unit["UnitFileState"] == "enabled" or model in applied
 
 

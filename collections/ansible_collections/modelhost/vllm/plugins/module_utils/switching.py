@@ -11,11 +11,11 @@ def switch_plan(
 ) -> dict[str, Any]:
     """Decide from the state of the host and what is asked for.
 
-    state: what model_state_info returned. models: GPUs by model of the catalogue. requested: `-e model=`, or an empty text. wish: the inventory's
-    modelhost_served_model. replace: whether a served model may be stopped at all. force: whether even a loading one may.
+    state: what model_state_info returned. models: GPUs by model of the catalogue. requested: `-e model=`, or an empty text. wish: the
+    inventory's modelhost_served_model. replace: whether a served model may be stopped at all. force: whether even a loading one may.
 
-    Returns action (keep, start, replace, reapply, commit or refuse), target, stop (the models to stop), previous (the one that serves now, or an
-    empty text), replaces (the models that cannot be served beside the target) and reason (one sentence).
+    Returns action (keep, start, replace, reapply, commit or refuse), target, stop (the models to stop), previous (the one that serves
+    now, or an empty text), replaces (the models that cannot be served beside the target) and reason (one sentence).
     """
     known = state["models"]
     target = requested or ("" if replace else _kept_choice(known, wish, models)) or wish
@@ -37,8 +37,8 @@ def switch_plan(
     if stuck and not force:
         since = known[stuck[0]]["unit"]["ExecMainStartTimestamp"]
         return {**plan, "action": "refuse", "reason": (
-            f"{stuck[0]} is loading since {since}. Stopping it would throw that away: wait for it (journalctl -fu vllm-{stuck[0]}), or stop it "
-            "with -e switch_force=true")}
+            f"{stuck[0]} is loading since {since}. Stopping it would throw that away: wait for it (journalctl -fu vllm-{stuck[0]}), or "
+            "stop it with -e switch_force=true")}
     if busy == serving == [target] and known[target]["trial"] == "declared":
         return {**plan, "action": "commit", "reason": f"{target} serves what an interrupted switch began: make it permanent"}
     if target in serving and not known[target]["pending"] and not known[target]["trial"]:
@@ -48,7 +48,8 @@ def switch_plan(
         settled = known[target]["applied"].get("wish") == wish
         return {**plan, "action": "keep" if settled else "commit", "reason": f"{target} serves and nothing is pending"}
     if target in serving:
-        return {**plan, "action": "reapply", "stop": busy, "reason": f"apply the declared files of {target}, of which {len(known[target]['pending'])} have changed"}
+        return {**plan, "action": "reapply", "stop": busy, "reason": (
+            f"apply the declared files of {target}, of which {len(known[target]['pending'])} have changed")}
     if busy:
         return {**plan, "action": "replace", "stop": busy, "reason": f"replace {', '.join(busy)} by {target}"}
     return {**plan, "action": "start", "reason": f"nothing is served: start {target}"}
@@ -61,7 +62,7 @@ def _kept_choice(known: dict[str, Any], wish: str, models: dict[str, Any]) -> st
 
 
 def overlap(one: Any, other: Any) -> bool:
-    """Whether two models cannot be served at once: `all` is every GPU, and a model without GPUs takes the processors, of which there is one set."""
+    """Whether two models cannot be served at once: `all` is every GPU, and a model without GPUs is served alone on its host."""
     if "all" in (one, other) or not one or not other:
         return True
     return bool(set(one) & set(other))

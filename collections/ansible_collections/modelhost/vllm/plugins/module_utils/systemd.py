@@ -26,7 +26,7 @@ def run(argv: list[str]) -> str:
 
 
 def show(pattern: str | Iterable[str], properties: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Properties of units, by unit name. A unit that does not exist has LoadState `not-found`; a pattern gives only units that are loaded."""
+    """Properties of units, by unit name. One that does not exist has LoadState `not-found`; a pattern gives only units that are loaded."""
     units = [pattern] if isinstance(pattern, str) else list(pattern)
     if not units:
         return {}
@@ -52,7 +52,8 @@ def quote_environment(values: dict[str, object]) -> str:
         if not _ENVIRONMENT_NAME.match(name):
             raise ValueError(f"{name!r} is not the name of an environment variable: use letters, digits and _, not a digit first")
         if value is None or isinstance(value, bool):
-            raise ValueError(f"{name}: {value!r} has no spelling of its own in an environment; write the text that the program expects, in quotes")
+            raise ValueError(
+                f"{name}: {value!r} has no spelling of its own in an environment; write the text that the program expects, in quotes")
         text = str(value)
         if _REFUSED_IN_ENVIRONMENT.search(text):
             raise ValueError(f"{name}: the value has a control character, which systemd drops together with the variable: remove it")

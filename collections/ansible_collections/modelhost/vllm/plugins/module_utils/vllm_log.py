@@ -1,5 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE)
-"""How far a vLLM start is, read from what it logs. The lines move between releases: this is for people, and never evidence that a model serves."""
+"""How far a vLLM start is, read from what it logs.
+
+The lines move between releases: this is for people, and never evidence that a model serves.
+"""
 
 from __future__ import annotations
 

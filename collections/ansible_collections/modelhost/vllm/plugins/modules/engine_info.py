@@ -38,7 +38,8 @@ engines:
   contains:
     state:
       description:
-        - V(complete); V(absent); V(partial) where an installation was interrupted; V(changed) where it is complete but was built from another lock.
+        - V(complete); V(absent); V(partial) where an installation was interrupted; V(changed) where it is complete but was built
+          from another lock.
       type: str
     used_by:
       description: Units that run from it.

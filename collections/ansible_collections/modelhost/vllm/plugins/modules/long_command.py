@@ -6,8 +6,8 @@ DOCUMENTATION = r"""
 module: long_command
 short_description: Run a command that takes minutes, showing where it is
 description:
-  - Runs the command as a transient systemd service C(modelhost-job-NAME.service), as root. It survives a lost connection and a killed controller,
-    and the unit's name is a lock, so the next run waits for the job of an earlier one instead of starting a second.
+  - Runs the command as a transient systemd service C(modelhost-job-NAME.service), as root. It survives a lost connection and a killed
+    controller, and the unit's name is a lock, so the next run waits for the job of an earlier one instead of starting a second.
   - While it runs, its last line of output (progress bars included) is shown every few seconds.
 options:
   name:
@@ -28,7 +28,8 @@ options:
     type: dict
     default: {}
   secret_environment:
-    description: More of them, whose values are never shown. All are handed over in a file that only root reads, which goes when the job ends.
+    description:
+      - More of them, whose values are never shown. All are handed over in a file that only root reads, which goes when the job ends.
     type: dict
     default: {}
   resume:

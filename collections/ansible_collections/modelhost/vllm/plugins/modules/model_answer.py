@@ -6,11 +6,11 @@ DOCUMENTATION = r"""
 module: model_answer
 short_description: Wait until a model answers a real prompt
 description:
-  - The only evidence that a model serves is an answer. vLLM's unit is C(active) from its first second, the port refuses connections until the load
-    is over, and C(/health) says only that a process lives.
+  - The only evidence that a model serves is an answer. vLLM's unit is C(active) from its first second, the port refuses connections until
+    the load is over, and C(/health) says only that a process lives.
   - While waiting, the stage that the engine's log names, the memory that its processes hold and what they read are shown.
-  - The wait has no clock. It fails when the unit fails or is restarted by systemd, when the server rejects the prompt, or when neither log, memory
-    nor reads have moved for O(stall) seconds.
+  - The wait has no clock. It fails when the unit fails or is restarted by systemd, when the server rejects the prompt, or when neither
+    log, memory nor reads have moved for O(stall) seconds.
 options:
   model:
     description: Name of the model.
@@ -164,9 +164,9 @@ class Wait:
         moved = [lines[-1] if lines else "", memory // 64, read // 64]
         if moved != self.resume.get("moved"):
             self.resume.update(moved=moved, moved_at=time.time())
-        still = time.time() - self.resume["moved_at"]
-        if still > self.module.params["stall"]:
-            self.fail(f"nothing has moved for {still:.0f} s while {vllm_log.stage(lines)}; the limit is {self.module.params['stall']} s", lines)
+        still, limit = time.time() - self.resume["moved_at"], self.module.params["stall"]
+        if still > limit:
+            self.fail(f"nothing has moved for {still:.0f} s while {vllm_log.stage(lines)}; the limit is {limit} s", lines)
         self.module.exit_json(
             changed=False, finished=False, resume=self.resume,
             progress=f"{vllm_log.stage(lines)}  ({memory / 1024:.1f} GiB held, {read / 1024:.1f} GiB read)")

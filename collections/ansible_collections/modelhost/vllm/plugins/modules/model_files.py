@@ -8,8 +8,8 @@ short_description: Write what the inventory declares for the models, without tou
 description:
   - Writes the files of all models into C(/etc/modelhost/declared/MODEL/) and, for each model that is not protected, into their live places,
     C(/etc/modelhost/models/) and C(/etc/systemd/system/).
-  - A model is protected while its unit is active, activating, deactivating or enabled for boot, or is what was applied last. Its live files stay
-    as they are, and what differs is returned as P(modelhost.vllm.model_files#module:pending).
+  - A model is protected while its unit is active, activating, deactivating or enabled for boot, or is what was applied last. Its live
+    files stay as they are, and what differs is returned as RV(pending).
   - A unit file is checked with C(systemd-analyze verify --recursive-errors=no) before it is written anywhere, since without that flag a bad
     directive is only a warning (systemd 252). Before systemd 250, which lacks the flag, any line about the unit is a failure.
   - A live unit of the same name that modelhost did not write is left alone and makes the module fail.
@@ -34,8 +34,8 @@ options:
         required: true
   api_keys:
     description:
-      - API keys by model, each written as C(VLLM_API_KEY) into C(MODEL.secret.env), readable by root only and never shown. A model of O(files)
-        without one here loses the one it had, unless O(api_keys) is left out.
+      - API keys by model, each written as C(VLLM_API_KEY) into C(MODEL.secret.env), readable by root only and never shown. A model of
+        O(files) without one here loses the one it had, unless O(api_keys) is left out.
     type: dict
 author:
   - The modelhost authors
@@ -78,7 +78,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils import models, syst
 
 
 def unit_error(name: str, text: str) -> str:
-    """What systemd has against a unit file, or nothing. A unit whose program is not there yet cannot be judged: check mode on an empty host."""
+    """What systemd has against a unit file, or nothing. It cannot be judged while its program is not there: check mode on an empty host."""
     command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
     if command and not os.path.exists(shlex.split(command.group(1))[0]):
         return ""
@@ -127,7 +127,8 @@ def main() -> None:
             if name.endswith(".service"):
                 if live is not None and models.HEADER not in live:
                     problems.append(
-                        f"{models.live_path(name)} is there and modelhost did not write it: it stays as it is. Move it away, or give the model another name")
+                        f"{models.live_path(name)} is there and modelhost did not write it: it stays as it is. Move it away, or give the "
+                        "model another name")
                 error = unit_error(name, text) if text != models.read(models.declared_path(model, name)) else ""
                 if error:
                     problems.append(f"modelhost_models.{model}: systemd refuses its unit:\n{error}")

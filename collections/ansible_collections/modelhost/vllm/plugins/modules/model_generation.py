@@ -6,9 +6,9 @@ DOCUMENTATION = r"""
 module: model_generation
 short_description: Try, apply or drop the declared files of one model
 description:
-  - V(trial) makes the unit read the declared files where they differ from the live ones, from places in C(/run) that systemd prefers and a reboot
-    forgets. The live files stay, so that whatever happens before V(applied), a reboot boots what was proven last. It also clears the unit's start
-    counter, so that earlier failures do not refuse a deliberate start (systemd.unit(5), StartLimitBurst=).
+  - V(trial) makes the unit read the declared files where they differ from the live ones, from places in C(/run) that systemd prefers and a
+    reboot forgets. The live files stay, so that whatever happens before V(applied), a reboot boots what was proven last. It also clears
+    the start counters of all models, so that earlier failures do not refuse a deliberate start (systemd.unit(5), StartLimitBurst=).
   - V(applied) makes a trial permanent, enables the unit for boot, disables those it replaces, and records what serves.
   - V(dropped) forgets a trial.
 options:
@@ -27,7 +27,8 @@ options:
     elements: str
     default: []
   record:
-    description: What to remember beside the generation and the time, with O(state=applied). C(wish), C(engine), C(host), C(port) and C(gpus).
+    description:
+      - What to remember beside the generation and the time, with O(state=applied). C(wish), C(engine), C(host), C(port) and C(gpus).
     type: dict
     default: {}
 author:

@@ -6,8 +6,8 @@ DOCUMENTATION = r"""
 module: model_state_info
 short_description: What the host serves, what was applied, what is pending
 description:
-  - Reads systemd's view of every unit C(vllm-*.service), the record of what was applied, the files that wait to be applied, and asks the endpoint of
-    each running unit for the names that it serves.
+  - Reads systemd's view of every unit C(vllm-*.service), the record of what was applied, the files that wait to be applied, and asks the
+    endpoint of each running unit for the names that it serves.
 options:
   models:
     description: Names of the models in the catalogue. Units of other models are reported too, where they run, are enabled or were applied.
@@ -36,8 +36,8 @@ models:
   contains:
     state:
       description:
-        - V(serving) when the endpoint answers to the model's name, V(loading) while the unit runs without an answer, V(stopping), V(failed), or
-          V(stopped).
+        - V(serving) when the endpoint answers to the model's name, V(loading) while the unit runs without an answer, V(stopping),
+          V(failed), or V(stopped).
       type: str
     unit:
       description: systemd's properties of the unit.
@@ -50,8 +50,8 @@ models:
       type: list
     trial:
       description:
-        - V(declared) where the unit reads declared files that have not been applied, V(other) where it reads such that are not declared any more,
-          and an empty text where it reads its live files.
+        - V(declared) where the unit reads declared files that have not been applied, V(other) where it reads such that are not declared any
+          more, and an empty text where it reads its live files.
       type: str
   sample:
     kimi-k25-int4: {state: serving, applied: {port: 8000}, pending: [], trial: ""}

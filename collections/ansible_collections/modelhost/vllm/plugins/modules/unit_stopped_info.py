@@ -6,9 +6,10 @@ DOCUMENTATION = r"""
 module: unit_stopped_info
 short_description: Prove that a model's unit is gone
 description:
-  - Fails unless the unit is inactive, no process that it started is left, and nothing listens on its port. An engine process that outlives its API
-    server keeps the GPU's memory while the port looks free (vLLM issue 55510).
-  - Processes are found by the unit's cgroup, and by C(MODELHOST_MODEL) in their environment, which the unit sets, in case one has left the cgroup.
+  - Fails unless the unit is inactive, no process that it started is left, and nothing listens on its port. An engine process that outlives
+    its API server keeps the GPU's memory while the port looks free (vLLM issue 55510).
+  - Processes are found by the unit's cgroup, and by C(MODELHOST_MODEL) in their environment, which the unit sets, in case one has left the
+    cgroup.
 options:
   model:
     description: Name of the model.

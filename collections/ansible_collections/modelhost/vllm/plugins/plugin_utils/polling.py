@@ -15,8 +15,8 @@ display = Display()
 class PollingAction(ActionBase):
     """Call the module of the same name again and again until it says `finished`.
 
-    Each call lasts a few seconds on the host and returns `progress` (a line for people) and `resume` (handed to the next call). The line is shown
-    when it changes, and at least every `SHOW_EVERY` seconds, so that a long wait is never silent.
+    Each call lasts a few seconds on the host and returns `progress` (a line for people) and `resume` (handed to the next call). The line is
+    shown when it changes, and at least every `SHOW_EVERY` seconds, so that a long wait is never silent.
     """
 
     SHOW_EVERY = 30.0

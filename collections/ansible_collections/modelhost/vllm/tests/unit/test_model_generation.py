@@ -33,7 +33,7 @@ def test_a_trial_is_read_first_and_forgotten_by_a_reboot(small, call):
         f"# Ansible managed\nDocumentation=file:/{root}/trial/small.yaml\nEnvironmentFile=-{root}/trial/small.secret.env\n")}
     assert small.mode("trial/small.secret.env") == "0600"
     assert small.files("live") == live
-    assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --quiet vllm-*.service"]
+    assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --all --quiet vllm-*.service"]
 
 
 def test_what_differs_in_nothing_is_not_tried(small, call):
@@ -41,7 +41,7 @@ def test_what_differs_in_nothing_is_not_tried(small, call):
     small.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
     assert call(model_generation, model="small", state="trial") == {"changed": False}
     assert small.files("trial") == {}
-    assert small.ran == ["systemctl reset-failed --quiet vllm-*.service"]
+    assert small.ran == ["systemctl reset-failed --all --quiet vllm-*.service"]
 
 
 def test_a_trial_that_an_interrupted_run_left_is_not_started_again(small, call):
@@ -51,7 +51,7 @@ def test_a_trial_that_an_interrupted_run_left_is_not_started_again(small, call):
     small.write("trial-units/vllm-small.service", "[Service]\n")
     call(model_generation, model="small", state="trial")
     assert (small.files("trial"), small.files("trial-units")) == ({}, {})
-    assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --quiet vllm-*.service"]
+    assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --all --quiet vllm-*.service"]
 
 
 def test_a_key_that_is_no_longer_declared_is_not_tried_and_goes_when_applied(small, call):
