@@ -26,7 +26,8 @@ MODEL_OPTIONS = load("roles/model_unit/meta/argument_specs.yml")["argument_specs
 ENGINE_OPTIONS = load("roles/vllm/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["vllm_engines"]["options"]
 
 
-def findings(changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "") -> list[str]:
+def findings(
+    changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "", keyed: tuple[str, ...] = ()) -> list[str]:
     """What is found in the example's catalogue after changes, each a path of keys (m: models, e: engines) and a value."""
     data = copy.deepcopy({"m": MODELS["modelhost_models"], "e": ENGINES})
     for path, value in changes.items():
@@ -38,7 +39,7 @@ def findings(changes: dict[str, Any], served: str = "kimi-k25-int4", requested: 
             del below[last]
         else:
             below[last] = value
-    return catalogue_findings(data["m"], data["e"], served, requested, MODEL_OPTIONS, ENGINE_OPTIONS)
+    return catalogue_findings(data["m"], data["e"], served, requested, list(keyed), MODEL_OPTIONS, ENGINE_OPTIONS)
 
 
 def own(model: dict[str, Any]) -> dict[str, Any]:
@@ -76,17 +77,23 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/gpus": None}, [f"{KIMI}.gpus is empty: give it a value, or remove the line"]),
     # Weights
     ({"m/kimi-k25-int4/weights/revision": "main"},
-     [f"{KIMI}.weights.revision: 'main' is not a commit of 40 hexadecimal digits; a name such as 'main' moves, so it is refused"]),
+     [f"{KIMI}.weights.revision is 'main': write a commit of 40 hexadecimal digits, since a branch or a tag moves"]),
     ({"m/kimi-k25-int4/weights/revision": "4d01dfe"},
-     [f"{KIMI}.weights.revision: '4d01dfe' is not a commit of 40 hexadecimal digits; a name such as 'main' moves, so it is refused"]),
-    ({"m/kimi-k25-int4/weights/revision": ABSENT}, [f"{KIMI}.weights.revision is missing: source huggingface needs it"]),
+     [f"{KIMI}.weights.revision is '4d01dfe': write a commit of 40 hexadecimal digits, since a branch or a tag moves"]),
+    ({"m/kimi-k25-int4/weights/revision": ABSENT},
+     [f"{KIMI}.weights.revision is missing: write a commit of 40 hexadecimal digits, since a branch or a tag moves"]),
+    ({"m/kimi-k25-int4/weights/size": "554.3 Gio"},
+     [f"{KIMI}.weights.size is '554.3 Gio': write a number of bytes, or a number with one of B, MB, GB, TB, MiB, GiB, TiB"]),
+    ({"m/kimi-k25-int4/weights": {"source": "directory", "path": "/srv/kimi", "sha256": "0" * 64}},
+     [f"{KIMI}.weights.sha256 is no option of the source directory: it knows path, size, source"]),
     ({"m/kimi-k25-int4/weights/source": "hugingface"},
      [f"{KIMI}.weights.source: 'hugingface' is not one of archive, directory, huggingface, wheel. Did you mean 'huggingface'?"]),
-    ({"m/kimi-k25-int4/weights": {"source": "archive", "url": "/srv/kimi.tar"}}, [f"{KIMI}.weights.sha256 is missing: source archive "
-                                                                                  "needs it"]),
+    ({"m/kimi-k25-int4/weights": {"source": "archive", "url": "/srv/kimi.tar"}},
+     [f"{KIMI}.weights.sha256 is missing: write the archive's sha256, 64 hexadecimal digits"]),
     ({"m/kimi-k25-int4/weights": {"source": "wheel"}},
-     [f"{KIMI}.weights.requirement is missing: source wheel needs it", f"{KIMI}.weights.sha256 is missing: source wheel needs it",
-      f"{KIMI}.weights.member is missing: source wheel needs it"]),
+     [f"{KIMI}.weights.requirement is missing: write a package at one version, as name==version",
+      f"{KIMI}.weights.sha256 is missing: write the wheel's sha256, 64 hexadecimal digits",
+      f"{KIMI}.weights.member is missing: write the path of a .gguf file inside the wheel"]),
     ({"m/kimi-k25-int4/weights": "moonshotai/Kimi-K2.5"},
      [f"{KIMI}.weights: 'moonshotai/Kimi-K2.5' is str, dict is needed: Where the weights come from. Which keys a source needs, the "
       "validation says."]),
@@ -96,8 +103,21 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/serve/served-model-name": "x"}, [f"{KIMI}.serve.served-model-name: say it in {KIMI}.alias, from where the unit "
                                                         "takes it"]),
     ({"m/kimi-k25-int4/serve/api-key": "hunter2"},
-     [f"{KIMI}.serve.api-key: everyone could read it in the unit: put it into modelhost_api_keys, in the Vault file"]),
-    ({"m/kimi-k25-int4/serve/--max-model-len": 8192}, [f"{KIMI}.serve: write 'max-model-len' without the dashes"]),
+     [f"{KIMI}.serve.api-key: say it in modelhost_api_keys, in the Vault file, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/environment": {"VLLM_API_KEY": "hunter2", "CUDA_VISIBLE_DEVICES": "0"}},
+     [f"{KIMI}.environment.VLLM_API_KEY: say it in modelhost_api_keys, in the Vault file, from where the unit takes it",
+      f"{KIMI}.environment.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/nccl": {"CUDA_VISIBLE_DEVICES": "0"}},
+     [f"{KIMI}.nccl.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
+    # One spelling of an option, so that it is found wherever it is looked for
+    ({"m/kimi-k25-int4/serve/api_key": "hunter2"},
+     [f"{KIMI}.serve.api_key: write 'api-key', as `vllm serve --help` does but without the dashes in front"]),
+    ({"m/kimi-k25-int4/serve/--max-model-len": 8192},
+     [f"{KIMI}.serve.--max-model-len: write 'max-model-len', as `vllm serve --help` does but without the dashes in front"]),
+    ({"m/kimi-k25-int4/serve/compilation_config.cudagraph_mode": "FULL"},
+     [f"{KIMI}.serve.compilation_config.cudagraph_mode: write 'compilation-config.cudagraph_mode', as `vllm serve --help` does but "
+      "without the dashes in front"]),
+    ({"m/kimi-k25-int4/serve/compilation-config.cudagraph_mode": "FULL"}, []),
     ({"m/kimi-k25-int4/serve/max-model-len": None},
      [f"{KIMI}.serve.max-model-len is empty: vLLM would read the text 'None'; give it a value, or remove the line"]),
     # Environments
@@ -151,7 +171,7 @@ def test_findings(changes: dict[str, Any], expected: list[str]) -> None:
 
 def test_a_name_with_a_slash() -> None:
     models = {**MODELS["modelhost_models"], "moonshotai/kimi": own({})}
-    assert catalogue_findings(models, ENGINES, "kimi-k25-int4", "", MODEL_OPTIONS, ENGINE_OPTIONS) == [
+    assert catalogue_findings(models, ENGINES, "kimi-k25-int4", "", [], MODEL_OPTIONS, ENGINE_OPTIONS) == [
         "modelhost_models: 'moonshotai/kimi' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]
 
 
@@ -167,6 +187,16 @@ def test_a_name_with_a_slash() -> None:
 ])
 def test_which_model(served: str, requested: str, expected: list[str]) -> None:
     assert findings({}, served, requested) == expected
+
+
+@pytest.mark.parametrize(("keyed", "expected"), [
+    (("minimax-m25",), []),
+    (("minimax-m25", "minimax", "llama"),
+     [f"modelhost_api_keys: 'minimax' is not one of {NAMES}. Did you mean 'minimax-m25'?",
+      f"modelhost_api_keys: 'llama' is not one of {NAMES}."]),
+])
+def test_keys_of_models_that_are_not_there(keyed: tuple[str, ...], expected: list[str]) -> None:
+    assert findings({}, keyed=keyed) == expected
 
 
 def validate(inventory: str | Path, *arguments: str) -> subprocess.CompletedProcess:

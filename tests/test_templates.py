@@ -7,12 +7,15 @@ A changed rendering is a changed service: read the difference, then write the fi
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils.models import MARK
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,15 +43,12 @@ TASKS = """\
   loop_control:
     loop_var: template
   vars:
-    item: "{{ modelhost_catalogue | selectattr('name', 'equalto', golden_model) | first }}"
+    item: "{{ modelhost_catalogue | selectattr('name', 'equalto', golden_model) | first | combine(golden_changes) }}"
 """
 
 
-@pytest.fixture(scope="module", params=sorted(MODELS))
-def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """An inventory, and the folder of what the real roles render from it; only their tasks are others."""
-    inventory = request.param
-    work, out = tmp_path_factory.mktemp(inventory), tmp_path_factory.mktemp("out")
+def render(inventory: str, work: Path, out: Path, **changes: Any) -> None:
+    """Let the real roles render the inventory's model, after changes, into a folder; only their tasks are others."""
     (work / "playbooks").mkdir()
     (work / "playbooks/group_vars").symlink_to(ROOT / "playbooks/group_vars")
     (work / "playbooks/render.yml").write_text(PLAY.replace("ROLES", ", ".join(ROLES)))
@@ -60,10 +60,17 @@ def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     environment = {**os.environ, "ANSIBLE_ROLES_PATH": str(work / "roles")}
     result = subprocess.run(
         ["ansible-playbook", "-i", f"inventory/{inventory}", work / "playbooks/render.yml",
-         "-e", f"golden_model={MODELS[inventory]}", "-e", f"golden_out={out}"],
+         "-e", json.dumps({"golden_model": MODELS[inventory], "golden_out": str(out), "golden_changes": changes})],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    return inventory, out
+
+
+@pytest.fixture(scope="module", params=sorted(MODELS))
+def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """An inventory, and the folder of what is rendered from it."""
+    out = tmp_path_factory.mktemp("out")
+    render(request.param, tmp_path_factory.mktemp(request.param), out)
+    return request.param, out
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -78,6 +85,20 @@ def test_every_template_against_its_golden_file(rendered: tuple[str, Path]) -> N
     golden = texts(GOLDEN / inventory)
     assert texts(out) == golden
     assert len(golden) == len(TEMPLATES)
+
+
+def test_a_model_on_some_gpus_sees_only_them(rendered: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> None:
+    inventory, before = rendered
+    out = tmp_path_factory.mktemp("out")
+    render(inventory, tmp_path_factory.mktemp("gpus"), out, gpus=[0, 1])
+    name = "model_unit/model.env.golden"
+    lines, plain = (out / name).read_text().splitlines(), (before / name).read_text().splitlines()
+    assert [line for line in lines if line not in plain] == ['CUDA_DEVICE_ORDER="PCI_BUS_ID"', 'CUDA_VISIBLE_DEVICES="0,1"']
+    assert [line for line in lines if "CUDA_" not in line] == plain
+
+
+def test_a_unit_says_whose_it_is(rendered: tuple[str, Path]) -> None:
+    assert f"\n{MARK}" in (rendered[1] / "model_unit/model.service.golden").read_text()
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: f"{path.parts[-3]}/{path.name}")

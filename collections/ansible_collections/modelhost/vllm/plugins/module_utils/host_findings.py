@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import Any, Dict, List, Tuple
 
@@ -209,7 +210,7 @@ def ports(facts: Facts, wanted: List[Dict[str, Any]]) -> List[Finding]:
     findings = []
     for index, entry in enumerate(wanted):
         for holder in facts["listeners"]:
-            if holder["port"] == entry["port"] and holder["unit"] not in entry["holder"]:
+            if holder["port"] == entry["port"] and not any(fnmatch.fnmatch(holder["unit"] or "", pattern) for pattern in entry["holder"]):
                 who = "process %(pid)s (%(command)s)" % holder if holder["pid"] else "a process that cannot be seen from here"
                 seen = "port %d is held by %s of %s" % (holder["port"], who, holder["unit"] or "no unit")
                 needed = "a free port" + (", or one held by " + " or ".join(entry["holder"]) if entry["holder"] else "")

@@ -29,7 +29,8 @@ TRIAL_UNITS = "/run/systemd/system.control"
 GENERATIONS = "/var/lib/modelhost/generations"
 APPLIED = "/var/lib/modelhost/state/applied.json"
 
-HEADER = "Ansible managed"
+# What every unit of modelhost says, and no other unit does
+MARK = "Documentation=file:/etc/modelhost/models/"
 UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result", "ExecMainStatus", "ExecMainStartTimestamp",
     "InvocationID", "ControlGroup")
@@ -68,12 +69,31 @@ def trial_text(text: str) -> str:
     return text.replace(LIVE + "/", TRIAL + "/")
 
 
+def names_of(model: str) -> list[str]:
+    """The names of all files that a model may have."""
+    return [unit_name(model), *(f"{model}.{kind}" for kind in ("yaml", "env", "nccl.env", "secret.env"))]
+
+
+def tried(model: str) -> dict[str, str | None]:
+    """The files of a trial as they will be live, by name; None for a file that the trial does without. Empty where there is no trial."""
+    if not os.path.exists(trial_path(unit_name(model))):
+        return {}
+    texts = {name: read(trial_path(name)) for name in names_of(model)}
+    return {name: None if text is None else text.replace(TRIAL + "/", LIVE + "/") for name, text in texts.items()}
+
+
 def trial(model: str) -> str:
     """Whether the unit reads files that have not been applied: `declared` ones, `other` ones that were declared once, or an empty text."""
-    if not os.path.exists(trial_path(unit_name(model))):
+    files = tried(model)
+    if not files:
         return ""
-    same = all(read(trial_path(name)) == (None if text is None else trial_text(text)) for name, text in declared(model).items())
-    return "declared" if same else "other"
+    return "declared" if all(files.get(name) == text for name, text in declared(model).items()) else "other"
+
+
+def is_ours(model: str) -> bool:
+    """Whether modelhost wrote the unit, live or on trial."""
+    unit = unit_name(model)
+    return any(MARK in (text or "") for text in (read(live_path(unit)), tried(model).get(unit)))
 
 
 def is_secret(name: str) -> bool:

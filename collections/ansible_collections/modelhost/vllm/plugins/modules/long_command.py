@@ -29,7 +29,8 @@ options:
     default: {}
   secret_environment:
     description:
-      - More of them, whose values are never shown. All are handed over in a file that only root reads, which goes when the job ends.
+      - More of them, whose values are never shown. All are handed over in a file that only root reads, which goes once the command has
+        started.
     type: dict
     default: {}
   resume:
@@ -91,10 +92,13 @@ def start(unit: str, log: str, argv: list[str], environment: dict[str, str]) -> 
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(systemd.quote_environment({"HOME": "/root", **environment}))
     systemd.run(["systemctl", "reset-failed", "--all", "--quiet", "modelhost-job-*.service"])
-    systemd.run([
-        "systemd-run", "--quiet", f"--unit={unit}", "--property=Type=exec", f"--property=EnvironmentFile={path}",
-        # systemd would put variables in place of $NAME (systemd.service(5), "Command lines")
-        f"--property=StandardOutput=truncate:{log}", "--", *(word.replace("$", "$$") for word in argv)])
+    try:
+        systemd.run([
+            "systemd-run", "--quiet", f"--unit={unit}", "--property=Type=exec", f"--property=EnvironmentFile={path}",
+            # systemd would put variables in place of $NAME (systemd.service(5), "Command lines")
+            f"--property=StandardOutput=truncate:{log}", "--", *(word.replace("$", "$$") for word in argv)])
+    finally:
+        os.remove(path)  # Type=exec: the command has it by now
 
 
 def main() -> None:
@@ -137,8 +141,6 @@ def main() -> None:
         # An earlier run's job has ended: look again at what it left.
         module.exit_json(changed=True, finished=False, resume=None, progress="the job of an earlier run has ended")
     lines = tail(log)
-    if os.path.exists(os.path.join(JOBS, unit + ".env")):
-        os.remove(os.path.join(JOBS, unit + ".env"))
     if current["ActiveState"] == "failed":
         module.fail_json(
             msg="{0} failed with status {1}. Its last words:\n{2}\nAll of them: {3} on the host".format(

@@ -140,7 +140,7 @@ class Wait:
             status, body = self.endpoint.generate(self.model, params["prompt"], params["max_tokens"], timeout=params["stall"])
         except OSError as error:
             self.fail(f"the server listens but did not answer within {time.time() - asked:.0f} s ({error})", self.lines(unit))
-        text = answer_text(body).strip() if status == 200 else ""
+        text = answer_text(body).strip() if status == 200 and isinstance(body, dict) else ""
         if not text:
             self.fail(f"the server rejected the prompt, or said nothing: HTTP {status} {body}", self.lines(unit))
         self.module.exit_json(changed=False, finished=True, answer=text, seconds=round(time.time() - self.resume["started"], 1))

@@ -91,7 +91,7 @@ def unit_error(name: str, text: str) -> str:
             ["systemd-analyze", "verify", *(["--recursive-errors=no"] if version >= 250 else []), path],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     ours = "\n".join(line for line in judged.stdout.splitlines() if name in line)
-    return ours if (judged.returncode if version >= 250 else ours) else ""
+    return (ours or judged.stdout) if judged.returncode else (ours if version < 250 else "")
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
         for name, text in files.items():
             live = models.read(models.live_path(name))
             if name.endswith(".service"):
-                if live is not None and models.HEADER not in live:
+                if live is not None and models.MARK not in live:
                     problems.append(
                         f"{models.live_path(name)} is there and modelhost did not write it: it stays as it is. Move it away, or give the "
                         "model another name")

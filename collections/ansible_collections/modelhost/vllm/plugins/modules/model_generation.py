@@ -77,7 +77,7 @@ def try_out(model: str, check_mode: bool) -> bool:
 
 
 def drop(model: str, check_mode: bool) -> bool:
-    trial = [path for path in map(models.trial_path, models.declared(model)) if os.path.exists(path)]
+    trial = [path for path in map(models.trial_path, models.names_of(model)) if os.path.exists(path)]
     if trial and not check_mode:
         for path in trial:
             models.remove(path)
@@ -86,23 +86,23 @@ def drop(model: str, check_mode: bool) -> bool:
 
 
 def apply(model: str, replaces: list[str], record: dict[str, object], check_mode: bool) -> tuple[bool, str]:
-    files = models.declared(model)
-    shown = {name: text for name, text in files.items() if not models.is_secret(name)}
+    """Make permanent what the unit reads and has answered with, whatever has been declared since its start."""
+    trial = models.tried(model)
+    files = trial or {name: models.read(models.live_path(name)) for name in models.declared(model)}
+    shown = {name: text for name, text in files.items() if text is not None and not models.is_secret(name)}
     generation = models.digest(shown)
     applied = models.read_applied()
     before = applied.get(model, {})
     after = {**record, "generation": generation, "since": before.get("since")}
     others = [other for other in replaces if other != model]
     unit = models.show([model])[model]
-    changed = (
-        before != after or unit["UnitFileState"] != "enabled" or bool(models.trial(model)) or bool(models.pending(files))
-        or any(other in applied for other in others))
+    changed = before != after or unit["UnitFileState"] != "enabled" or bool(trial) or any(other in applied for other in others)
     if check_mode or not changed:
         return changed, generation
     folder = os.path.join(models.GENERATIONS, model, generation)
     for name, text in shown.items():
         models.write(os.path.join(folder, name), text, 0o600, 0o700)
-    for name, text in files.items():
+    for name, text in trial.items():
         if text is None:
             models.remove(models.live_path(name))
         else:

@@ -6,8 +6,8 @@ DOCUMENTATION = r"""
 module: model_state_info
 short_description: What the host serves, what was applied, what is pending
 description:
-  - Reads systemd's view of every unit C(vllm-*.service), the record of what was applied, the files that wait to be applied, and asks the
-    endpoint of each running unit for the names that it serves.
+  - Reads systemd's view of every unit C(vllm-*.service) that modelhost wrote, the record of what was applied, the files that wait to be
+    applied, and asks the endpoint of each running unit for the names that it serves.
 options:
   models:
     description: Names of the models in the catalogue. Units of other models are reported too, where they run, are enabled or were applied.
@@ -94,7 +94,7 @@ def main() -> None:
     )
     applied = models.read_applied()
     loaded = [unit[len("vllm-"):-len(".service")] for unit in systemd.show("vllm-*.service", ["LoadState"])]
-    names = list(dict.fromkeys(module.params["models"] + loaded + list(applied)))
+    names = list(dict.fromkeys(module.params["models"] + [model for model in loaded if models.is_ours(model)] + list(applied)))
     found = {}
     for model, unit in models.show(names).items():
         found[model] = {

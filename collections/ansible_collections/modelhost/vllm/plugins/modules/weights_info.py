@@ -13,6 +13,7 @@ description:
   - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a
     split GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
     (U(https://huggingface.co/docs/safetensors/index#format)).
+  - Weights from which a unit runs, and which are not complete, are a blocker: repairing them would take them away below the model.
   - Readability is asked as the service user, where that user exists and the module runs as root.
 options:
   models:
@@ -108,6 +109,7 @@ import pwd
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
 from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
     declaration_findings,
     disk_finding,
@@ -142,6 +144,16 @@ def unreadable_for(user: str, paths: list[str]) -> set[str]:
         refused = json.load(stream)
     os.waitpid(child, 0)
     return set(refused)
+
+
+def in_use() -> dict[str, str]:
+    """The weights that running units read, each with its unit."""
+    found = {}
+    for unit, each in systemd.show("vllm-*.service", ["ActiveState"]).items():
+        if each["ActiveState"] not in ("inactive", "failed"):
+            config = models.read(models.running_path(unit[len("vllm-"):-len(".service")] + ".yaml")) or ""
+            found.update({line[len("model: "):]: unit for line in config.splitlines() if line.startswith("model: ")})
+    return found
 
 
 def free_bytes(path: str) -> int:
@@ -186,9 +198,14 @@ def main() -> None:
             )
 
     curable = []
+    users = in_use()
     for name, state in states.items():
-        if state["state"] != "complete":
-            (blockers if state["source"] == "directory" else curable).append(state_finding(name, state))
+        if state["state"] == "complete":
+            continue
+        finding = state_finding(name, state)
+        if state["path"] in users:
+            finding += " It stays as it is while %s runs from it: switch to another model first." % users[state["path"]]
+        (blockers if state["source"] == "directory" or state["path"] in users else curable).append(finding)
     free = free_bytes(root)
     blockers += disk_finding(states, root, free)
 

@@ -67,6 +67,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         "GENERATIONS": "generations", "APPLIED": "state/applied.json",
     }.items():
         monkeypatch.setattr(models, name, str(tmp_path / folder))
+    monkeypatch.setattr(models, "MARK", f"Documentation=file:{tmp_path}/live/")
     made = Host(tmp_path)
     monkeypatch.setattr(systemd, "run", made.run)
     return made

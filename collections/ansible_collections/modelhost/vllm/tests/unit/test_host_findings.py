@@ -236,6 +236,27 @@ def test_a_held_port_names_its_process():
     ]
 
 
+def test_a_holder_is_a_pattern():
+    listeners = [
+        {"port": 8000, "pid": "1391", "command": "python3", "unit": "vllm-left-the-catalogue.service"},
+        {"port": 8001, "pid": "1392", "command": "python3", "unit": "myvllm-a.service"},
+        {"port": 8002, "pid": "", "command": "", "unit": ""},
+    ]
+    found = judge({"listeners": listeners}, {"ports": [{"port": port, "holder": ["vllm-*.service"]} for port in (8000, 8001, 8002)]})
+    assert [(entry["variable"], entry["seen"], entry["needed"]) for entry in found] == [
+        (
+            "host_check_ports[1].port",
+            "port 8001 is held by process 1392 (python3) of myvllm-a.service",
+            "a free port, or one held by vllm-*.service",
+        ),
+        (
+            "host_check_ports[2].port",
+            "port 8002 is held by a process that cannot be seen from here of no unit",
+            "a free port, or one held by vllm-*.service",
+        ),
+    ]
+
+
 def test_bad_sizes_are_findings_too():
     wishes = {"memory": "4G", "shm": "", "disk": [{"path": "/srv/weights", "free": "700"}]}
     assert [(entry["check"], entry["variable"], entry["seen"]) for entry in judge(wishes=wishes)] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from ansible_collections.modelhost.vllm.plugins.action import long_command as action
 from ansible_collections.modelhost.vllm.plugins.modules import long_command
@@ -59,8 +61,11 @@ def test_a_job_is_started_with_its_environment_in_a_file(jobs, call):
 
 
 def test_a_job_that_runs_is_waited_for(jobs, call, monkeypatch):
+    handed_over = []
+
     def run(argv):
         if argv[0] == "systemd-run":
+            handed_over.append((jobs.files("jobs")[f"{UNIT}.env"], jobs.mode(f"jobs/{UNIT}.env")))
             jobs.units = {UNIT: jobs.RUNNING}
             jobs.write(f"jobs/{UNIT}.log", "Fetching\n 40% of 595 GB\r")
         return jobs.run(argv)
@@ -68,8 +73,21 @@ def test_a_job_that_runs_is_waited_for(jobs, call, monkeypatch):
     monkeypatch.setattr(long_command.systemd, "run", run)
     assert call(long_command, **PARAMS, creates="/nowhere") == {
         "changed": True, "finished": False, "resume": {"ours": True}, "progress": "40% of 595 GB"}
-    assert jobs.files("jobs")[f"{UNIT}.env"] == 'HOME="/root"\nA="1"\nTOKEN="t\\$"\n'
-    assert jobs.mode(f"jobs/{UNIT}.env") == "0600"
+    assert handed_over == [('HOME="/root"\nA="1"\nTOKEN="t\\$"\n', "0600")]
+    # The command has it by now, and nobody else needs it
+    assert list(jobs.files("jobs")) == [f"{UNIT}.log"]
+
+
+def test_a_job_that_cannot_start_leaves_no_secrets(jobs, monkeypatch):
+    def run(argv):
+        if argv[0] == "systemd-run":
+            raise subprocess.CalledProcessError(1, argv)
+        return jobs.run(argv)
+
+    monkeypatch.setattr(long_command.systemd, "run", run)
+    with pytest.raises(subprocess.CalledProcessError):
+        long_command.start(UNIT, f"{jobs.root}/jobs/{UNIT}.log", ["/bin/make"], {"TOKEN": "t"})
+    assert jobs.files("jobs") == {}
 
 
 def test_the_job_of_an_earlier_run_is_waited_for_and_looked_at_again(jobs, call):
@@ -82,12 +100,10 @@ def test_the_job_of_an_earlier_run_is_waited_for_and_looked_at_again(jobs, call)
 def test_a_job_that_failed(jobs, call):
     jobs.units = {UNIT: {**jobs.STOPPED, "ActiveState": "failed", "ExecMainStatus": "7"}}
     jobs.write(f"jobs/{UNIT}.log", "one\ndisk full\n")
-    jobs.write(f"jobs/{UNIT}.env", 'TOKEN="t"\n')
     result = call(long_command, **PARAMS, creates="/nowhere", resume={"ours": True})
     assert (result["rc"], result["output"]) == (7, ["one", "disk full"])
     assert result["msg"].replace(str(jobs.root), "") == (
         f"make small failed with status 7. Its last words:\none\ndisk full\nAll of them: /jobs/{UNIT}.log on the host")
-    assert list(jobs.files("jobs")) == [f"{UNIT}.log"]
 
 
 def test_a_job_that_ended_well(jobs, call, tmp_path):

@@ -8,31 +8,37 @@ import subprocess
 import pytest
 from ansible_collections.modelhost.vllm.plugins.modules import model_files
 
-UNIT = "# Ansible managed\n[Service]\nExecStart=/nowhere/bin/vllm serve\n"
-SMALL = [
-    {"model": "small", "name": "vllm-small.service", "content": UNIT},
-    {"model": "small", "name": "small.yaml", "content": "port: 8000\n"},
-]
+UNIT = "[Unit]\nDocumentation=file:{root}/live/small.yaml\n[Service]\nExecStart=/nowhere/bin/vllm serve\n"
 
 
-def test_a_model_that_is_not_there_yet(host, call):
-    result = call(model_files, files=SMALL, api_keys={"small": 'a"b'})
+@pytest.fixture
+def small(host):
+    """The files of a model, and the text of its unit."""
+    unit = UNIT.replace("{root}", str(host.root))
+    return [
+        {"model": "small", "name": "vllm-small.service", "content": unit},
+        {"model": "small", "name": "small.yaml", "content": "port: 8000\n"},
+    ]
+
+
+def test_a_model_that_is_not_there_yet(host, call, small):
+    result = call(model_files, files=small, api_keys={"small": 'a"b'})
     assert (result["changed"], result["pending"]) == (True, {})
     assert host.files("live") == {"small.secret.env": 'VLLM_API_KEY="a\\"b"\n', "small.yaml": "port: 8000\n"}
-    assert host.files("units") == {"vllm-small.service": UNIT}
+    assert host.files("units") == {"vllm-small.service": small[0]["content"]}
     assert sorted(host.files("declared")) == ["small/small.secret.env", "small/small.yaml", "small/vllm-small.service"]
     assert [host.mode(f"{folder}/small.secret.env") for folder in ("live", "declared/small")] == ["0600", "0600"]
     assert host.ran == ["systemctl daemon-reload"]
     assert 'a"b' not in str(result["diff"]) and "a\\" not in str(result["diff"])
     host.ran.clear()
-    assert call(model_files, files=SMALL, api_keys={"small": 'a"b'}) == {"changed": False, "pending": {}, "diff": []}
+    assert call(model_files, files=small, api_keys={"small": 'a"b'}) == {"changed": False, "pending": {}, "diff": []}
     assert host.ran == []
 
 
-def test_the_live_files_of_a_served_model_stay(host, call):
-    call(model_files, files=SMALL)
+def test_the_live_files_of_a_served_model_stay(host, call, small):
+    call(model_files, files=small)
     host.units, host.ran = {"vllm-small.service": host.RUNNING}, []
-    changed = [SMALL[0], {**SMALL[1], "content": "port: 8001\n"}]
+    changed = [small[0], {**small[1], "content": "port: 8001\n"}]
     pending = {"small": [
         {"file": "small.yaml", "diff": "--- small.yaml (live)\n+++ small.yaml (declared)\n@@ -1 +1 @@\n-port: 8000\n+port: 8001\n"}]}
     result = call(model_files, files=changed)
@@ -44,31 +50,33 @@ def test_the_live_files_of_a_served_model_stay(host, call):
     assert call(model_files, files=changed) == {"changed": False, "pending": pending, "diff": []}
 
 
-def test_keys_of_models_without_one_go_and_a_call_about_other_files_leaves_them(host, call):
-    call(model_files, files=SMALL, api_keys={"small": "1"})
+def test_keys_of_models_without_one_go_and_a_call_about_other_files_leaves_them(host, call, small):
+    call(model_files, files=small, api_keys={"small": "1"})
     call(model_files, files=[{"model": "small", "name": "small.nccl.env", "content": ""}])
     assert "small.secret.env" in host.files("live")
-    call(model_files, files=SMALL, api_keys={})
+    call(model_files, files=small, api_keys={})
     assert "small.secret.env" not in host.files("live")
     assert "small/small.secret.env" not in host.files("declared")
 
 
-def test_check_mode_writes_nothing(host, call):
-    result = call(model_files, check_mode=True, files=SMALL)
+def test_check_mode_writes_nothing(host, call, small):
+    unit = small[0]["content"]
+    result = call(model_files, check_mode=True, files=small)
     assert result["changed"]
-    assert [each["after"] for each in result["diff"]] == [UNIT, UNIT, "port: 8000\n", "port: 8000\n"]
+    assert [each["after"] for each in result["diff"]] == [unit, unit, "port: 8000\n", "port: 8000\n"]
     assert (host.files("."), host.ran) == ({}, [])
 
 
-def test_a_unit_that_somebody_else_wrote_is_left_alone(host, call):
-    host.write("units/vllm-small.service", "[Service]\n")
+@pytest.mark.parametrize("text", ["[Service]\n", "# Ansible managed\n[Unit]\nDocumentation=file:/etc/vllm/small.yaml\n[Service]\n"])
+def test_a_unit_that_somebody_else_wrote_is_left_alone(host, call, small, text):
+    host.write("units/vllm-small.service", text)
     host.units = {"vllm-small.service": host.STOPPED}
-    result = call(model_files, files=SMALL)
+    result = call(model_files, files=small)
     assert result["failed"]
     assert result["msg"] == (
         f"{host.root}/units/vllm-small.service is there and modelhost did not write it: it stays as it is. Move it away, or give the "
         "model another name")
-    assert host.files(".") == {"units/vllm-small.service": "[Service]\n"}
+    assert host.files(".") == {"units/vllm-small.service": text}
 
 
 def test_a_unit_whose_program_is_not_there_yet_is_not_judged(host):
@@ -85,3 +93,26 @@ def test_systemd_judges_a_unit(host, directive, error):
     host.version = subprocess.run(["systemd-analyze", "--version"], check=True, capture_output=True, text=True).stdout
     found = model_files.unit_error("vllm-small.service", f"[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n{directive}\n")
     assert (error in found) if error else (found == "")
+
+
+@pytest.mark.parametrize(("version", "rc", "said", "error"), [
+    (252, 0, "", ""),
+    # With --recursive-errors=no a line about our unit is a remark where the status is 0
+    (252, 0, "vllm-small.service: remark\n", ""),
+    (252, 1, "x.service: no\nvllm-small.service: bad\n", "vllm-small.service: bad"),
+    (252, 1, "Failed to open the bus\n", "Failed to open the bus\n"),
+    (249, 0, "x.service: no\n", ""),
+    (249, 0, "x.service: no\nvllm-small.service: bad\n", "vllm-small.service: bad"),
+    (249, 1, "Failed to open the bus\n", "Failed to open the bus\n"),
+])
+def test_what_systemd_analyze_says(host, monkeypatch, version, rc, said, error):
+    ran = []
+
+    def run(argv, **_how):
+        ran.append(argv[:-1])
+        return subprocess.CompletedProcess(argv, rc, said)
+
+    host.version = f"systemd {version}"
+    monkeypatch.setattr(model_files.subprocess, "run", run)
+    assert model_files.unit_error("vllm-small.service", "[Service]\nExecStart=/bin/true\n") == error
+    assert ran == [["systemd-analyze", "verify"] + (["--recursive-errors=no"] if version == 252 else [])]

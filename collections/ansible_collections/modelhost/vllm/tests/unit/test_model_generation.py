@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils import models
 from ansible_collections.modelhost.vllm.plugins.modules import model_generation
 
-UNIT = "# Ansible managed\nDocumentation=file:/{root}/live/small.yaml\nEnvironmentFile=-{root}/live/small.secret.env\n"
+UNIT = "# Ansible managed\nDocumentation=file:{root}/live/small.yaml\nEnvironmentFile=-{root}/live/small.secret.env\n"
 RECORD = {"wish": "small", "engine": "vllm-1", "host": "127.0.0.1", "port": 8000, "gpus": "all"}
 
 
@@ -30,7 +31,7 @@ def test_a_trial_is_read_first_and_forgotten_by_a_reboot(small, call):
     assert small.files("trial") == {"small.secret.env": 'VLLM_API_KEY="1"\n', "small.yaml": "port: 8001\n"}
     root = small.root
     assert small.files("trial-units") == {"vllm-small.service": (
-        f"# Ansible managed\nDocumentation=file:/{root}/trial/small.yaml\nEnvironmentFile=-{root}/trial/small.secret.env\n")}
+        f"# Ansible managed\nDocumentation=file:{root}/trial/small.yaml\nEnvironmentFile=-{root}/trial/small.secret.env\n")}
     assert small.mode("trial/small.secret.env") == "0600"
     assert small.files("live") == live
     assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --all --quiet vllm-*.service"]
@@ -106,9 +107,41 @@ def test_applying_again_changes_nothing(small, call):
 
 def test_applying_ends_a_trial_even_where_nothing_else_differs(small, call):
     first = call(model_generation, model="small", state="applied", record=RECORD)
-    small.write("trial-units/vllm-small.service", "")
+    small.write("trial-units/vllm-small.service", small.files("units")["vllm-small.service"].replace("/live/", "/trial/"))
+    small.write("trial/small.yaml", "port: 8000\n")
+    live = (small.files("live"), small.files("units"))
     assert call(model_generation, model="small", state="applied", record=RECORD) == first
-    assert small.files("trial-units") == {}
+    assert (small.files("trial-units"), small.files("trial")) == ({}, {})
+    assert (small.files("live"), small.files("units")) == live
+
+
+def test_what_answered_is_applied_and_not_what_was_declared_since(small, call):
+    call(model_generation, model="small", state="trial")
+    small.write("declared/small/small.yaml", "port: 8002\n")
+    small.write("declared/small/vllm-small.service", "[Service]\nNice=5\n")
+    (small.root / "declared/small/small.secret.env").unlink()
+    assert models.trial("small") == "other"
+
+    generation = call(model_generation, model="small", state="applied", record=RECORD)["generation"]
+    unit = UNIT.replace("{root}", str(small.root))
+    assert small.files("live") == {"small.secret.env": 'VLLM_API_KEY="1"\n', "small.yaml": "port: 8001\n"}
+    assert small.files("units") == {"vllm-small.service": unit}
+    assert small.files(f"generations/small/{generation}") == {"small.yaml": "port: 8001\n", "vllm-small.service": unit}
+    assert [each["file"] for each in models.pending(models.declared("small"))] == ["small.secret.env", "small.yaml", "vllm-small.service"]
+    assert models.trial("small") == ""
+
+
+def test_without_a_trial_the_live_files_are_applied(small, call):
+    generation = call(model_generation, model="small", state="applied", record=RECORD)["generation"]
+    assert small.files("live") == {"small.yaml": "port: 8000\n"}
+    assert small.files(f"generations/small/{generation}")["small.yaml"] == "port: 8000\n"
+    assert [each["file"] for each in models.pending(models.declared("small"))] == ["small.secret.env", "small.yaml"]
+
+
+def test_what_is_left_of_a_trial_without_its_unit_is_dropped_too(small, call):
+    small.write("trial/small.secret.env", 'VLLM_API_KEY="0"\n')
+    assert call(model_generation, model="small", state="dropped") == {"changed": True}
+    assert small.files("trial") == {}
 
 
 def test_a_new_wish_is_recorded_and_keeps_the_generation(small, call):

@@ -44,13 +44,29 @@ def test_state(host, call, endpoints, properties, names, state, busy):
 
 
 def test_models_outside_the_catalogue_are_reported_where_they_matter(host, call, endpoints):
-    host.units = {"vllm-old.service": host.RUNNING}
+    host.units = {"vllm-old.service": host.RUNNING, "vllm-tried.service": host.RUNNING}
+    host.write("units/vllm-old.service", f"[Unit]\nDocumentation=file:{host.root}/live/old.yaml\n")
+    host.write("trial-units/vllm-tried.service", f"[Unit]\nDocumentation=file:{host.root}/trial/tried.yaml\n")
     host.write("state/applied.json", json.dumps({"schema": 1, "models": {"applied": {"port": 1}}}))
     result = call(model_state_info, models=["small"])
-    assert {name: each["state"] for name, each in result["models"].items()} == {"small": "stopped", "old": "loading", "applied": "stopped"}
+    assert {name: each["state"] for name, each in result["models"].items()} == {
+        "small": "stopped", "old": "loading", "tried": "loading", "applied": "stopped"}
     assert result["models"]["applied"]["applied"] == {"port": 1}
     assert result["models"]["small"]["applied"] == {}
-    assert result["busy"] == ["old"]
+    assert result["busy"] == ["old", "tried"]
+
+
+@pytest.mark.parametrize("files", [
+    {"units/vllm-exporter.service": "# Ansible managed\n[Unit]\nDocumentation=https://example.org/exporter\n"},
+    # One that a package brought: not where modelhost writes
+    {},
+])
+def test_a_foreign_unit_is_no_model(host, call, endpoints, files):
+    for path, text in files.items():
+        host.write(path, text)
+    host.units = {"vllm-exporter.service": host.RUNNING}
+    result = call(model_state_info, models=["small"])
+    assert (list(result["models"]), result["busy"]) == (["small"], [])
 
 
 def test_only_a_protected_model_has_something_pending(host, call, endpoints):

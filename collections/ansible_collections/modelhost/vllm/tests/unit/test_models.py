@@ -30,6 +30,27 @@ def test_places_of_a_host():
     assert models.trial_path("vllm-small.service") == "/run/systemd/system.control/vllm-small.service"
 
 
+def test_files_of_a_trial_as_they_will_be_live(small):
+    assert models.tried("small") == {}
+    small.write("trial/small.yaml", "port: 1\n")
+    assert models.tried("small") == {}, "without its unit there is no trial"
+    small.write("trial-units/vllm-small.service", f"EnvironmentFile=-{small.root}/trial/small.secret.env\n")
+    assert models.tried("small") == {
+        "vllm-small.service": f"EnvironmentFile=-{small.root}/live/small.secret.env\n",
+        "small.yaml": "port: 1\n", "small.env": None, "small.nccl.env": None, "small.secret.env": None}
+
+
+@pytest.mark.parametrize(("folder", "text", "ours"), [
+    ("units", "[Unit]\nDocumentation=file:{root}/live/small.yaml\n", True),
+    ("trial-units", "[Unit]\nDocumentation=file:{root}/trial/small.yaml\n", True),
+    ("units", "# Ansible managed\n[Unit]\nDocumentation=file:/etc/vllm/small.yaml\n", False),
+    ("elsewhere", "[Unit]\nDocumentation=file:{root}/live/small.yaml\n", False),
+])
+def test_which_units_are_of_modelhost(host, folder, text, ours):
+    host.write(f"{folder}/vllm-small.service", text.replace("{root}", str(host.root)))
+    assert models.is_ours("small") == ours
+
+
 @pytest.mark.parametrize(("name", "mode"), [
     ("small.secret.env", 0o600), ("small.env", 0o644), ("small.yaml", 0o644), ("vllm-small.service", 0o644),
 ])

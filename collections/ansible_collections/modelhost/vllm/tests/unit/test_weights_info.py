@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelhost.vllm.plugins.modules import weights_info
 
-COLLECTIONS = Path(__file__).resolve().parents[5]
 
+@pytest.fixture
+def look(host, call):
+    def ask(root: Path, models: list[dict], user: str = "nobody") -> dict:
+        return call(weights_info, check_mode=True, root=str(root), models=models, user=user)
 
-def look(root: Path, models: list[dict], user: str = "nobody") -> dict:
-    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": {"root": str(root), "models": models, "user": user, "_ansible_check_mode": True}})
-    result = subprocess.run(
-        [sys.executable, "-m", "ansible_collections.modelhost.vllm.plugins.modules.weights_info", arguments],
-        cwd=COLLECTIONS, capture_output=True, text=True, check=False)
-    return json.loads(result.stdout)
+    return ask
 
 
 def model(name: str, **weights: str) -> dict:
     return {"name": name, "weights": weights}
 
 
-def test_all_findings_at_once_and_each_fetch_once(tmp_path: Path) -> None:
+def test_all_findings_at_once_and_each_fetch_once(tmp_path: Path, look) -> None:
     hub = {"source": "huggingface", "repo": "tiny/llama", "revision": "0" * 40}
     found = look(tmp_path / "not/yet", [
         model("a", **hub), model("b", **hub), model("gone", source="directory", path="/nowhere"), model("bad", source="archive", url="x"),
@@ -44,13 +40,13 @@ def test_all_findings_at_once_and_each_fetch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.case("W3")
-def test_a_size_beyond_any_disk(tmp_path: Path) -> None:
+def test_a_size_beyond_any_disk(tmp_path: Path, look) -> None:
     found = look(tmp_path, [model("a", source="huggingface", repo="tiny/llama", revision="0" * 40, size="900000TB")])
     assert "900000.0 TB (900000000000000000 bytes) are still to be fetched" in found["blockers"][0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
-def test_weights_that_the_service_user_cannot_read(tmp_path: Path) -> None:
+def test_weights_that_the_service_user_cannot_read(tmp_path: Path, look) -> None:
     top = tmp_path / "kimi"
     top.mkdir()
     (top / "config.json").write_text("{}")
@@ -64,3 +60,16 @@ def test_weights_that_the_service_user_cannot_read(tmp_path: Path) -> None:
     assert found["models"][0]["unreadable"] == [str(top / "model.gguf")]
     assert "modelhost_models.kimi.weights: the service user nobody cannot read" in found["blockers"][0]
     assert look(tmp_path, [model("kimi", source="directory", path=str(top))], user="nobody-of-this-name")["findings"] == []
+
+
+def test_weights_from_which_a_unit_runs_are_left_alone(tmp_path: Path, host, look) -> None:
+    """Repairing them would take them away below the model."""
+    target = tmp_path / "weights/tiny--llama--000000000000"
+    target.mkdir(parents=True)
+    host.units["vllm-small.service"] = host.RUNNING
+    host.write("live/small.yaml", f"model: {target}\nserved-model-name:\n- small\n")
+    found = look(tmp_path / "weights", [model("small", source="huggingface", repo="tiny/llama", revision="0" * 40)])
+    assert found["blockers"][0].endswith(
+        "It stays as it is while vllm-small.service runs from it: switch to another model first.")
+    host.units["vllm-small.service"] = host.STOPPED
+    assert look(tmp_path / "weights", [model("small", source="huggingface", repo="tiny/llama", revision="0" * 40)])["blockers"] == []

@@ -66,7 +66,7 @@ def test_the_service_cannot_write_to_its_engine(host, unit):
     mounts = host.check_output("cat /proc/%s/mountinfo", str(unit("plain").pid))
     root = [line.split() for line in mounts.splitlines() if line.split()[4] == "/"][-1]
     assert "ro" in root[5].split(",")
-    owners = host.check_output("find /opt/modelhost/engines/vllm-standin-1.0.0 ! -user root -o -perm /022 ! -type l")
+    owners = host.check_output("find /opt/modelhost/engines/vllm-standin-1.0.0 '(' ! -user root -o -perm /022 ')' ! -type l")
     assert owners == ""
 
 
