@@ -28,14 +28,6 @@ options:
     description: Seconds without any movement after which the load counts as stuck.
     type: int
     default: 900
-  prompt:
-    description: What to ask.
-    type: str
-    default: What is the capital of France?
-  max_tokens:
-    description: Length of the answer at most, in tokens.
-    type: int
-    default: 16
   resume:
     description: What the previous call of one task returned. Set by the action plugin only.
     type: dict
@@ -78,6 +70,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd, vllm_log
 from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint, answer_text
 
+PROMPT = "What is the capital of France?"
+MAX_TOKENS = 16
 SLICE = 4.0  # seconds that one call waits at most
 MEBIBYTE = 1024 * 1024
 
@@ -137,7 +131,7 @@ class Wait:
         params = self.module.params
         asked = time.time()
         try:
-            status, body = self.endpoint.generate(self.model, params["prompt"], params["max_tokens"], timeout=params["stall"])
+            status, body = self.endpoint.generate(self.model, PROMPT, MAX_TOKENS, timeout=params["stall"])
         except OSError as error:
             self.fail(f"the server listens but did not answer within {time.time() - asked:.0f} s ({error})", self.lines(unit))
         text = answer_text(body).strip() if status == 200 and isinstance(body, dict) else ""
@@ -179,8 +173,6 @@ def main() -> None:
             "host": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
             "stall": {"type": "int", "default": 900},
-            "prompt": {"type": "str", "default": "What is the capital of France?"},
-            "max_tokens": {"type": "int", "default": 16},
             "resume": {"type": "dict"},
         },
         supports_check_mode=True,
