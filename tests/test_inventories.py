@@ -21,6 +21,7 @@ def load(path: str) -> Any:
 
 
 MODELS = load("inventory/example/group_vars/gpu_hosts/models.yml")
+CATALOGUE = MODELS["modelhost_models"]
 ENGINES = load("inventory/example/group_vars/gpu_hosts/engines.yml")["modelhost_engines"]
 MODEL_OPTIONS = load("roles/model_unit/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["model_unit_models"]["options"]
 ENGINE_OPTIONS = load("roles/vllm/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["vllm_engines"]["options"]
@@ -39,7 +40,7 @@ def findings(
             del below[last]
         else:
             below[last] = value
-    return catalogue_findings(data["m"], data["e"], served, requested, list(keyed), MODEL_OPTIONS, ENGINE_OPTIONS)
+    return catalogue_findings(data["m"], data["e"], served, requested, {name: "key" for name in keyed}, MODEL_OPTIONS, ENGINE_OPTIONS)
 
 
 def own(model: dict[str, Any]) -> dict[str, Any]:
@@ -71,9 +72,9 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/engine": "vllm-0.33"},
      [f"{KIMI}.engine: 'vllm-0.33' is not one of vllm-0.33.0, vllm-0.33.0-gguf. Did you mean 'vllm-0.33.0'? Engines are declared in "
       "modelhost_engines."]),
-    ({"m/kimi-k25-int4/gpus": 8}, [f"{KIMI}.gpus: 8 is neither 'all' nor a list of GPUs such as [0, 1]"]),
-    ({"m/kimi-k25-int4/gpus": "0,1"}, [f"{KIMI}.gpus: '0,1' is neither 'all' nor a list of GPUs such as [0, 1]"]),
-    ({"m/kimi-k25-int4/gpus": [0, "1"]}, [f"{KIMI}.gpus: [0, '1'] is neither 'all' nor a list of GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": 8}, [f"{KIMI}.gpus: 8 is neither 'all' nor a list of different GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": "0,1"}, [f"{KIMI}.gpus: '0,1' is neither 'all' nor a list of different GPUs such as [0, 1]"]),
+    ({"m/kimi-k25-int4/gpus": [0, "1"]}, [f"{KIMI}.gpus: [0, '1'] is neither 'all' nor a list of different GPUs such as [0, 1]"]),
     ({"m/kimi-k25-int4/gpus": None}, [f"{KIMI}.gpus is empty: give it a value, or remove the line"]),
     # Weights
     ({"m/kimi-k25-int4/weights/revision": "main"},
@@ -127,7 +128,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
      [f"{KIMI}.nccl.NCCL_ALGO: None has no spelling of its own in an environment; write the text that the program expects, in quotes"]),
     # Names
     ({"m/Kimi K2.5": own({})},
-     ["modelhost_models: 'Kimi K2.5' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]),
+     ["modelhost_models: 'Kimi K2.5' cannot name a systemd unit and files: use at most 64 lower-case letters, digits, '.', '_' and '-', "
+      "and no ending such as .service, .yaml, .env, .nccl, .secret"]),
     # Ports and GPUs
     ({"m/small": own({"port": 8001})},
      ["modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-int4, which takes the same GPUs: give both one port, so that "
@@ -171,8 +173,9 @@ def test_findings(changes: dict[str, Any], expected: list[str]) -> None:
 
 def test_a_name_with_a_slash() -> None:
     models = {**MODELS["modelhost_models"], "moonshotai/kimi": own({})}
-    assert catalogue_findings(models, ENGINES, "kimi-k25-int4", "", [], MODEL_OPTIONS, ENGINE_OPTIONS) == [
-        "modelhost_models: 'moonshotai/kimi' cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'"]
+    assert catalogue_findings(models, ENGINES, "kimi-k25-int4", "", {}, MODEL_OPTIONS, ENGINE_OPTIONS) == [
+        "modelhost_models: 'moonshotai/kimi' cannot name a systemd unit and files: use at most 64 lower-case letters, digits, '.', '_' and '-', "
+        "and no ending such as .service, .yaml, .env, .nccl, .secret"]
 
 
 @pytest.mark.parametrize(("served", "requested", "expected"), [
@@ -197,6 +200,44 @@ def test_which_model(served: str, requested: str, expected: list[str]) -> None:
 ])
 def test_keys_of_models_that_are_not_there(keyed: tuple[str, ...], expected: list[str]) -> None:
     assert findings({}, keyed=keyed) == expected
+
+
+@pytest.mark.parametrize("keys", ["sk-XYZ9", {"minimax-m25": ""}, {"minimax-m25": None}, {"minimax-m25": 1234}, {"minimax-m25": "x\ny"}])
+def test_an_api_key_that_would_leave_the_model_open_is_refused_without_being_said(keys: object) -> None:
+    found = catalogue_findings(CATALOGUE, ENGINES, "kimi-k25-int4", "", keys, MODEL_OPTIONS, ENGINE_OPTIONS)
+    assert len(found) == 1
+    assert found[0] in (
+        "modelhost_api_keys is str: write a dict of one key for each model",
+        "modelhost_api_keys.minimax-m25: a key is a text of one line that is not empty; without one, leave the model out")
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"port": 0}, "port: 0 is no TCP port: write one from 1 to 65535"),
+    ({"port": 99999}, "port: 99999 is no TCP port: write one from 1 to 65535"),
+    ({"host": "my host"}, "host: 'my host' is no address that a server binds: write one such as 127.0.0.1 or 0.0.0.0"),
+    ({"alias": "minimax-m25"}, "alias: 'minimax-m25' is the name of another model, whose clients would get this one: choose another alias"),
+    ({"gpus": [0, 0]}, "gpus: [0, 0] is neither 'all' nor a list of different GPUs such as [0, 1]"),
+    ({"nccl": {"LD_PRELOAD": "x"}},
+     "nccl.LD_PRELOAD: NCCL's variables begin with NCCL_; others belong into modelhost_models.kimi-k25-int4.environment"),
+])
+def test_addresses_gpus_and_names(change: dict[str, object], expected: str) -> None:
+    models = {**CATALOGUE, "kimi-k25-int4": {**CATALOGUE["kimi-k25-int4"], **change}}
+    found = catalogue_findings(models, ENGINES, "kimi-k25-int4", "", {}, MODEL_OPTIONS, ENGINE_OPTIONS)
+    assert f"modelhost_models.kimi-k25-int4.{expected}" in found
+
+
+@pytest.mark.parametrize("name", ["a.secret", "a.nccl", "a.service", "a" * 65, 7])
+def test_names_whose_files_would_be_those_of_another(name: object) -> None:
+    found = catalogue_findings({**CATALOGUE, name: CATALOGUE["minimax-m25"]}, ENGINES, "kimi-k25-int4", "", {}, MODEL_OPTIONS, ENGINE_OPTIONS)
+    assert found[0].startswith(f"modelhost_models: {name!r} cannot name a systemd unit and files")
+
+
+@pytest.mark.parametrize(("served", "requested", "expected"), [
+    (None, "", "modelhost_served_model: None is NoneType, the name of one model is needed"),
+    ("kimi-k25-int4", 7, "model: 7 is int, the name of one model is needed"),
+])
+def test_what_is_no_name(served: object, requested: object, expected: str) -> None:
+    assert catalogue_findings(CATALOGUE, ENGINES, served, requested, {}, MODEL_OPTIONS, ENGINE_OPTIONS) == [expected]
 
 
 def validate(inventory: str | Path, *arguments: str) -> subprocess.CompletedProcess:

@@ -7,7 +7,7 @@ name: task_count
 type: aggregate
 short_description: Count the tasks of a run
 description:
-  - Writes C({"tasks": N, "on_host": M}) at the end of a run. For bench/bench.py.
+  - Writes the numbers C(tasks) and C(on_host) as JSON at the end of a run. For bench/bench.py.
 """
 
 import json

@@ -25,10 +25,9 @@ options:
     description: Name of the model asked for with C(-e model=), or an empty text.
     type: str
     required: true
-  keyed:
-    description: Names of the models that have an API key.
-    type: list
-    elements: str
+  keys_of:
+    description: The API keys by model. None of them is ever said.
+    type: dict
     required: true
   model_options:
     description: The options of one model in the argument specification of the role C(model_unit).
@@ -45,7 +44,7 @@ author:
 EXAMPLES = r"""
 findings: >-
   {{ modelhost_models | modelhost.vllm.catalogue_findings(
-     modelhost_engines, modelhost_served_model, model | default(""), [], model_options, engine_options) }}
+     modelhost_engines, modelhost_served_model, model | default(""), {}, model_options, engine_options) }}
 """
 
 RETURN = r"""

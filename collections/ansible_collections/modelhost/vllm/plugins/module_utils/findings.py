@@ -13,6 +13,8 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.weights import decl
 
 # systemd.unit(5): a unit's name; a model's is also a file's name and part of a URL, so it is kept simpler.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z")
+# A model's files are NAME.env, NAME.nccl.env and so on, side by side: the files of a model "a.nccl" would be those of "a".
+_SUFFIXES = (".service", ".yaml", ".env", ".nccl", ".secret")
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,), "path": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
     "raw": (object,),
@@ -81,13 +83,14 @@ def catalogue_findings(
     engines: dict[str, dict[str, Any]],
     served: str,
     requested: str,
-    keyed: list[str],
+    keys_of: dict[str, Any],
     model_options: dict[str, dict[str, Any]],
     engine_options: dict[str, dict[str, Any]],
 ) -> list[str]:
     """Everything that is wrong with the catalogue and with what is asked of it.
 
-    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. keyed: the models of modelhost_api_keys.
+    served: modelhost_served_model. requested: the extra variable `model`, or an empty text. keys_of: modelhost_api_keys, whose values are
+    never said.
     model_options and engine_options are the `options` of the roles' own argument specifications; `name` in them is the dict's key.
     """
     found: list[str] = []
@@ -97,25 +100,39 @@ def catalogue_findings(
             continue
         keys = {key: option for key, option in options.items() if key != "name"}
         for name, entry in catalogue.items():
-            if not _NAME.match(str(name)):
+            if not isinstance(name, str) or not _NAME.match(name) or len(name) > 64 or name.endswith(_SUFFIXES):
                 found.append(
-                    f"{variable}: {name!r} cannot name a systemd unit and a folder: use lower-case letters, digits, '.', '_' and '-'")
+                    f"{variable}: {name!r} cannot name a systemd unit and files: use at most 64 lower-case letters, digits, '.', '_' and "
+                    f"'-', and no ending such as {', '.join(_SUFFIXES)}")
             found += spec_findings(f"{variable}.{name}", entry, keys)
-    found = found or _gpu_findings(models)
+    for variable, name in (("modelhost_served_model", served), ("model", requested)):
+        if not isinstance(name, str):
+            found.append(f"{variable}: {name!r} is {_type_of(name)}, the name of one model is needed")
+    found = found or _gpu_findings(models) + _key_findings(keys_of, models)
     if found:
         return found
     for name, model in models.items():
         where = f"modelhost_models.{name}"
         if model["engine"] not in engines:
             found.append(unknown(f"{where}.engine", model["engine"], engines) + " Engines are declared in modelhost_engines.")
+        found += _address_findings(where, name, model, models)
         found += _serve_findings(where, model.get("serve", {}))
         found += _environment_findings(where, model)
         found += declaration_findings(name, model["weights"])
     found += _port_findings(models)
-    found += [unknown("modelhost_api_keys", name, models) for name in keyed if name not in models]
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):
             found.append(unknown(variable, name, models) + " Models are declared in modelhost_models.")
+    return found
+
+
+def _key_findings(keys_of: Any, models: dict[str, Any]) -> list[str]:
+    if not isinstance(keys_of, dict):
+        return [f"modelhost_api_keys is {_type_of(keys_of)}: write a dict of one key for each model"]
+    found = [unknown("modelhost_api_keys", str(name), models) for name in keys_of if name not in models]
+    for name, key in keys_of.items():
+        if not isinstance(key, str) or not key or not key.isprintable():
+            found.append(f"modelhost_api_keys.{name}: a key is a text of one line that is not empty; without one, leave the model out")
     return found
 
 
@@ -125,8 +142,8 @@ def _gpu_findings(models: dict[str, dict[str, Any]]) -> list[str]:
     for name, model in models.items():
         gpus = model["gpus"]
         indexes = isinstance(gpus, list) and all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in gpus)
-        if gpus != "all" and not indexes:
-            found.append(f"modelhost_models.{name}.gpus: {gpus!r} is neither 'all' nor a list of GPUs such as [0, 1]")
+        if gpus != "all" and not (indexes and len(set(gpus)) == len(gpus)):
+            found.append(f"modelhost_models.{name}.gpus: {gpus!r} is neither 'all' nor a list of different GPUs such as [0, 1]")
     return found
 
 
@@ -138,11 +155,24 @@ _SAID_ELSEWHERE = {
     "api-key": "modelhost_api_keys, in the Vault file", "VLLM_API_KEY": "modelhost_api_keys, in the Vault file"}
 
 
+def _address_findings(where: str, name: str, model: dict[str, Any], models: dict[str, Any]) -> list[str]:
+    found = []
+    if not 1 <= model["port"] <= 65535:
+        found.append(f"{where}.port: {model['port']} is no TCP port: write one from 1 to 65535")
+    host = model.get("host", "127.0.0.1")
+    if not re.match(r"[A-Za-z0-9.:-]+\Z", host):
+        found.append(f"{where}.host: {host!r} is no address that a server binds: write one such as 127.0.0.1 or 0.0.0.0")
+    alias = model.get("alias", "")
+    if alias in models and alias != name:
+        found.append(f"{where}.alias: {alias!r} is the name of another model, whose clients would get this one: choose another alias")
+    return found
+
+
 def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
     found = []
     for option, value in serve.items():
         # Behind a dot is a field of an option that takes JSON, such as compilation-config.cudagraph_mode: vLLM takes it as it is written.
-        name, dot, field = option.partition(".")
+        name, dot, field = str(option).partition(".")
         if name.startswith("-") or "_" in name:
             plain = name.lstrip("-").replace("_", "-") + dot + field
             found.append(f"{where}.serve.{option}: write {plain!r}, as `vllm serve --help` does but without the dashes in front")
@@ -159,6 +189,8 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
         for name, value in model.get(key, {}).items():
             if name in _SAID_ELSEWHERE:
                 found.append(f"{where}.{key}.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
+            elif key == "nccl" and not str(name).startswith("NCCL_"):
+                found.append(f"{where}.nccl.{name}: NCCL's variables begin with NCCL_; others belong into {where}.environment")
             try:
                 quote_environment({name: value})
             except ValueError as error:

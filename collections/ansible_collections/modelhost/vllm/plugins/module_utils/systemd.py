@@ -49,9 +49,9 @@ def quote_environment(values: dict[str, object]) -> str:
     """
     lines = []
     for name, value in values.items():
-        if not _ENVIRONMENT_NAME.match(name):
+        if not isinstance(name, str) or not _ENVIRONMENT_NAME.match(name):
             raise ValueError(f"{name!r} is not the name of an environment variable: use letters, digits and _, not a digit first")
-        if value is None or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError(
                 f"{name}: {value!r} has no spelling of its own in an environment; write the text that the program expects, in quotes")
         text = str(value)
