@@ -5,11 +5,13 @@ def test_teardown_keeps_weights_and_results_and_nothing_else(controller, host):
     controller.plays("switch_model")
     controller.plays("benchmark")
     controller.plays("teardown")
-    assert host.check_output("find / -xdev -path /proc -prune -o -path /sys -prune -o -path /srv -prune -o -iname '*modelhost*' -print").split() == [
-        "/var/lib/modelhost"]
+    left = host.check_output(
+        "find / -xdev '(' -path /proc -o -path /sys -o -path /srv ')' -prune -o -path /var/lib/modelhost -prune -print "
+        "-o -iname '*modelhost*' -print")
+    assert left.split() == ["/var/lib/modelhost"]
     kept = host.check_output("find /var/lib/modelhost -mindepth 1 -maxdepth 1").split()
     assert sorted(kept) == ["/var/lib/modelhost/benchmarks", "/var/lib/modelhost/weights"]
-    assert host.run("pgrep -f vllm_standin").rc != 0
+    assert host.run("pgrep -f '[v]llm_standin'").rc == 1
     assert not host.user("modelhost").exists
     assert host.check_output("systemctl list-unit-files 'vllm-*' --no-legend") == ""
     assert "changed=0" in controller.plays("teardown").said
