@@ -13,5 +13,6 @@ def test_teardown_keeps_weights_and_results_and_nothing_else(controller, host):
     assert sorted(kept) == ["/var/lib/modelhost/benchmarks", "/var/lib/modelhost/weights"]
     assert host.run("pgrep -f '[v]llm_standin'").rc == 1
     assert not host.user("modelhost").exists
-    assert host.check_output("systemctl list-unit-files 'vllm-*' --no-legend") == ""
+    # its status differs between releases where nothing matches
+    assert host.run("systemctl list-unit-files 'vllm-*' --no-legend").stdout == ""
     assert "changed=0" in controller.plays("teardown").said
