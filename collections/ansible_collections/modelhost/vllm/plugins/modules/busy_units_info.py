@@ -1,0 +1,61 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: busy_units_info
+short_description: Which units run, load or stop at this moment
+description:
+  - A driver, a toolkit or a kernel setting is not changed below a model that serves or loads. This says whether there is one, without
+    asking an endpoint, and also for units that modelhost did not write.
+  - Busy is every state of C(systemctl show --property=ActiveState) but C(inactive) and C(failed). A unit that waits for its next restart is
+    C(activating).
+options:
+  patterns:
+    description: Names of units, with wildcards as C(systemctl) takes them.
+    type: list
+    elements: str
+    default: [vllm-*.service]
+author:
+  - The modelhost authors
+attributes:
+  check_mode:
+    support: full
+    description: Works the same in check mode.
+"""
+
+EXAMPLES = r"""
+- name: Ask whether a model serves or loads
+  modelhost.vllm.busy_units_info:
+    patterns: [vllm-*.service]
+  register: busy
+"""
+
+RETURN = r"""
+units:
+  description: Names of the busy units, in alphabetical order.
+  type: list
+  elements: str
+  returned: always
+  sample: [vllm-kimi-k25-int4.service]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
+
+IDLE = ("inactive", "failed")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"patterns": {"type": "list", "elements": "str", "default": ["vllm-*.service"]}},
+        supports_check_mode=True,
+    )
+    units = {
+        name: unit["ActiveState"]
+        for pattern in module.params["patterns"] for name, unit in systemd.show(pattern, ["ActiveState"]).items()}
+    module.exit_json(changed=False, units=sorted(name for name, state in units.items() if state not in IDLE))
+
+
+if __name__ == "__main__":
+    main()
