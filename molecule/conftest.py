@@ -15,11 +15,15 @@ class Controller:
     """The operator's side: the project's own playbooks, run against the scenario's host."""
 
     def __init__(self, scenario):
+        # Not among those of the operator, whose hosts may have the same names
+        self.artifacts = ROOT / ".cache/testhost/artifacts" / scenario
         self.inventories = [ROOT / "inventory/demo", ROOT / "molecule" / scenario / "inventory"]
 
     def command(self, playbook, *arguments, overlay=None):
         inventories = self.inventories + ([overlay] if overlay else [])
-        return ["ansible-playbook", str(ROOT / "playbooks" / f"{playbook}.yml"), *(f"--inventory={path}" for path in inventories), *arguments]
+        return [
+            "ansible-playbook", str(ROOT / "playbooks" / f"{playbook}.yml"), *(f"--inventory={path}" for path in inventories),
+            f"--extra-vars=smoke_benchmark_artifacts={self.artifacts}", *arguments]
 
     def play(self, playbook, *arguments, overlay=None):
         """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status."""

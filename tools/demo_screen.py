@@ -18,13 +18,12 @@ def ask(url: str, model: str) -> str:
         return json.load(response)["choices"][0]["message"]["content"]
 
 
-def main(inventory: str) -> None:
+def main(inventory: str, model: str) -> None:
     host = yaml.safe_load(Path(inventory, "hosts.yml").read_text())["gpu_hosts"]["hosts"]["demo"]
     models = yaml.safe_load(Path(inventory, "group_vars/gpu_hosts/models.yml").read_text())
     other = models["modelhost_served_model"]
-    newest = max(Path("artifacts/demo/benchmarks").glob("*/*.json"), key=lambda path: path.name)
-    run = json.loads(newest.read_text())
-    model, result = run["model"], run["result"]
+    newest = max(Path("artifacts/demo/benchmarks", model).glob("*.json"))
+    result = json.loads(newest.read_text())["result"]
     url = f"http://{host['ansible_host']}:{models['modelhost_models'][model]['port']}"
     play = ".venv/bin/ansible-playbook -i inventory/demo"
     print(f"""
@@ -45,4 +44,4 @@ def main(inventory: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])
