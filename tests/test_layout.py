@@ -195,17 +195,20 @@ def test_an_inventory_is_data(inventory: str) -> None:
 
 
 def test_both_inventories_say_the_same_things() -> None:
-    for name in ("group_vars/all/downloads.yml", "group_vars/all/versions.yml"):
+    for name in ("group_vars/all/downloads.yml", "group_vars/all/versions.yml", "group_vars/gpu_hosts/machine.yml"):
         demo, example = (load(ROOT / "inventory" / inventory / name) for inventory in INVENTORIES)
         assert set(demo) == set(example)
-    assert load(ROOT / "inventory/demo/group_vars/all/versions.yml") == load(ROOT / "inventory/example/group_vars/all/versions.yml")
+    demo, example = (load(ROOT / "inventory" / inventory / "group_vars/all/versions.yml")["modelhost_uv"] for inventory in INVENTORIES)
+    assert demo == example
 
 
 def test_pins_are_exact() -> None:
     pins = load(ROOT / "inventory/example/group_vars/all/versions.yml")
-    for name, pin in pins.items():
-        assert re.fullmatch(r"\d+(\.\d+)+", pin["version"]), name
-        assert pin["sha256"] and all(re.fullmatch("[0-9a-f]{64}", digest) for digest in pin["sha256"]), name
+    assert set(pins) == {"modelhost_driver", "modelhost_cuda", "modelhost_uv"}
+    assert re.fullmatch(r"\d{3}(\.\d+){1,2}", pins["modelhost_driver"]["version"])
+    assert pins["modelhost_cuda"]["versions"] and all(re.fullmatch(r"\d+\.\d+", each) for each in pins["modelhost_cuda"]["versions"])
+    assert re.fullmatch(r"\d+(\.\d+)+", pins["modelhost_uv"]["version"])
+    assert pins["modelhost_uv"]["sha256"] and all(re.fullmatch("[0-9a-f]{64}", digest) for digest in pins["modelhost_uv"]["sha256"])
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)

@@ -52,6 +52,9 @@ def render(inventory: str, work: Path, out: Path, **changes: Any) -> None:
     (work / "playbooks").mkdir()
     (work / "playbooks/group_vars").symlink_to(ROOT / "playbooks/group_vars")
     (work / "playbooks/render.yml").write_text(PLAY.replace("ROLES", ", ".join(ROLES)))
+    (work / "roles").mkdir()
+    for role in {path.name for path in ROOT.glob("roles/*")} - set(ROLES):  # the wiring reads files of roles without templates, too
+        (work / "roles" / role).symlink_to(ROOT / "roles" / role)
     for role in ROLES:
         shutil.copytree(ROOT / "roles" / role, work / "roles" / role)
         (out / role).mkdir()

@@ -1,6 +1,7 @@
 """A directory of weights: filled as `<directory>.partial`, verified, then renamed. Standard library only.
 
-A job is one JSON argument: name (of the model), directory (where the weights go), weights (their source), uv (its path).
+A job is one JSON argument: name (of the model), directory (where the weights go), weights (their source), uv (its path), seed (the offline
+directory that they are copied from, or "").
 What a killed fetch left in the partial directory is kept for the next one, and so is what lies in a directory without a manifest.
 """
 
@@ -22,6 +23,8 @@ BLOCK = 8 * 2**20
 
 
 class Job:
+    again = "Run this again to fetch them"  # what helps where files are missing or damaged
+
     def __init__(self, argument: str) -> None:
         job = json.loads(argument)
         self.variable = f"modelhost_models.{job['name']}.weights"
@@ -96,7 +99,7 @@ class Job:
             files[name].unlink()
         if missing or damaged:
             fail(f"{self.variable}: not fetched: {', '.join(missing) or 'none'}; of another size or digest than the source promised, "
-                 f"and removed: {', '.join(damaged) or 'none'}. Run this again to fetch them")
+                 f"and removed: {', '.join(damaged) or 'none'}. {self.again}")
 
         shutil.rmtree(self.work, ignore_errors=True)
         self.write_manifest({name: {"size": entry["size"], "sha256": entry["sha256"]} for name, entry in found.items()})

@@ -191,6 +191,10 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
                 found.append(f"{where}.{key}.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
             elif key == "nccl" and not str(name).startswith("NCCL_"):
                 found.append(f"{where}.nccl.{name}: NCCL's variables begin with NCCL_; others belong into {where}.environment")
+            elif name in ("CUDA_HOME", "CUDA_PATH") and not re.match(r"/[^:\s]+\Z", str(value)):
+                found.append(
+                    f"{where}.{key}.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the folder of "
+                    "one toolkit, or leave it out for that of modelhost_cuda")
             try:
                 quote_environment({name: value})
             except ValueError as error:

@@ -8,8 +8,10 @@ from typing import Any, Iterable
 
 Record = dict[str, list[str]]
 
-# apt counts what is only recommended as needed. A package that came with ours is not needed because an older one recommends it.
-ONLY_DEPENDS = ["-o", "APT::AutoRemove::RecommendsImportant=false", "-o", "APT::AutoRemove::SuggestsImportant=false"]
+# apt counts what is only recommended as needed, and what is held too. A package that came with ours is not needed because an older one
+# recommends it, nor because we held it.
+ONLY_DEPENDS = [
+    "-o", "APT::AutoRemove::RecommendsImportant=false", "-o", "APT::AutoRemove::SuggestsImportant=false", "-o", "APT::Ignore-Hold=true"]
 
 
 def parse_installed(text: str) -> list[str]:

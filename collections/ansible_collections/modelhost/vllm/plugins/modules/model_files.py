@@ -78,9 +78,9 @@ from ansible_collections.modelhost.vllm.plugins.module_utils import models, syst
 
 
 def unit_error(name: str, text: str) -> str:
-    """What systemd has against a unit file, or nothing. It cannot be judged while its program is not there: check mode on an empty host."""
-    command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
-    if command and not os.path.exists(shlex.split(command.group(1))[0]):
+    """What systemd has against a unit file, or nothing. It cannot be judged while its programs are not there: check mode on an empty host."""
+    commands = re.findall(r"^Exec(?:Condition|Start)=\+?(.*)$", text, re.MULTILINE)
+    if not all(os.path.exists(shlex.split(command)[0]) for command in commands):
         return ""
     version = int(re.search(r"\d+", systemd.run(["systemctl", "--version"])).group())
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,9 @@ def unit_error(name: str, text: str) -> str:
             ["systemd-analyze", "verify", *(["--recursive-errors=no"] if version >= 250 else []), path],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     ours = "\n".join(line for line in judged.stdout.splitlines() if name in line)
-    return (ours or judged.stdout) if judged.returncode else (ours if version < 250 else "")
+    if judged.returncode:
+        return ours or judged.stdout or f"systemd-analyze verify ended with {judged.returncode}"
+    return ours if version < 250 else ""
 
 
 def main() -> None:

@@ -36,8 +36,8 @@ attributes:
     support: full
     description: Shows what was asked for before and after, or the packages that go.
 notes:
-  - What nobody needs any more is decided by C(apt-get autoremove), with recommendations left out of account
-    (C(APT::AutoRemove::RecommendsImportant), apt.conf(5)).
+  - What nobody needs any more is decided by C(apt-get autoremove), with recommendations and holds left out of account
+    (C(APT::AutoRemove::RecommendsImportant), C(APT::Ignore-Hold), apt.conf(5)).
 """
 
 EXAMPLES = r"""

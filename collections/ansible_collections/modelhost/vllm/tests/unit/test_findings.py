@@ -63,3 +63,31 @@ def test_nearest(name, known, expected):
 
 def test_a_name_among_none():
     assert findings.unknown("model", "x", []) == "model: 'x' is not one of (none)."
+
+
+def model(**changes):
+    weights = {"source": "directory", "path": "/srv/small"}
+    return {"engine": "vllm", "weights": weights, "gpus": [], "port": 8000, **changes}
+
+
+def rules(**models):
+    options = {name: {"type": "raw"} for name in (*model(), "environment", "nccl")}
+    return findings.catalogue_findings(models, {"vllm": {}}, next(iter(models)), "", {}, options, {})
+
+
+@pytest.mark.case("A5")
+@pytest.mark.parametrize("name", ["CUDA_HOME", "CUDA_PATH"])
+@pytest.mark.parametrize("value", [":/usr/local/cuda-12.8", "/usr/local/cuda-12.8:", "/a:/b", "cuda-12.8", "", "/usr/local/cuda 12"])
+def test_the_home_of_cuda_is_one_absolute_path(name, value):
+    assert rules(small=model(environment={name: value})) == [
+        f"modelhost_models.small.environment.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the "
+        "folder of one toolkit, or leave it out for that of modelhost_cuda"]
+
+
+@pytest.mark.case("A5")
+def test_a_home_of_cuda_that_is_one():
+    assert rules(small=model(environment={"CUDA_HOME": "/usr/local/cuda-12.8", "CUDA_PATH": "/opt/modelhost/cuda/13.0"})) == []
+
+
+def test_what_only_sounds_like_it_is_left_alone():
+    assert rules(small=model(environment={"CUDA_HOMES": "a:b", "PATH": "/a:/b"})) == []
