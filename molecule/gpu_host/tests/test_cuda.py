@@ -58,6 +58,7 @@ def test_an_upgrade_leaves_the_toolkit(provide, host):
     names = ("cuda-toolkit-13-0", "cuda-nvcc-13-0", "cuda-cudart-dev-13-0")
     older = " ".join(f"{name}=13.0.1-1" for name in names)
     host.check_output(f"apt-get install --yes --allow-downgrades --allow-change-held-packages {older}")
+    host.check_output(f"apt-mark auto {' '.join(names[1:])}")  # as they were: teardown leaves what somebody asked for by name
     provide()
     assert [host.package(name).version for name in names] == ["13.0.1-1"] * 3
     assert "Inst cuda-" not in host.check_output("apt-get dist-upgrade --simulate")
@@ -110,7 +111,7 @@ def test_the_real_nvcc_from_wheels(provide, host):
     home = "/opt/modelhost/cuda/13.0"
     assert host.check_output("find %s ! -user root -o -perm /go+w ! -type l", home) == ""
     host.check_output("printf '__global__ void k(int *x) { *x = 1; }' > /tmp/k.cu")
-    host.check_output("runuser -u modelhost -- %s/bin/nvcc -arch=sm_120 -cubin -o /tmp/k.cubin /tmp/k.cu", home)
+    host.check_output("cd / && runuser -u modelhost -- %s/bin/nvcc -arch=sm_120 -cubin -o /tmp/k.cubin /tmp/k.cu", home)
     assert host.check_output("%s/bin/nvcc --list-gpu-code", home).split()[-2:] == ["sm_120", "sm_121"]
     assert host.file("/tmp/k.cubin").content[:4] == b"\x7fELF"
     host.check_output("rm /tmp/k.cu /tmp/k.cubin")

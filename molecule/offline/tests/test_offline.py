@@ -29,7 +29,6 @@ def flip(host):
         path = host.check_output("ls -d /srv/offline/" + pattern)
         host.check_output("python3 -c %s %s", FLIP, path)
         flipped.append(path)
-        return path.rsplit("/", 1)[1]
 
     yield act
     for path in flipped:
@@ -86,10 +85,10 @@ def test_a_truncated_directory_is_refused_before_anything_is_installed(controlle
 
 def test_a_damaged_package_is_refused_by_apt(controller, host, flip):
     host.check_output("apt-get purge --yes --quiet ninja-build")
-    name = flip("apt/ninja-build_*.deb")
+    flip("apt/ninja-build_*.deb")
     refused = controller.play("provision")
     assert refused.returncode != 0
-    assert "Hash Sum mismatch" in refused.said or name in refused.said
+    assert "Hash Sum mismatch" in refused.said
     assert not host.exists("ninja")
 
 

@@ -55,6 +55,9 @@ ExecStart=/usr/bin/nvidia-smi -pm 1
 [Install]
 WantedBy=multi-user.target
 """
+# What debhelper makes of a unit
+ENABLE = "#!/bin/sh\ndeb-systemd-helper enable nvidia-persistenced.service >/dev/null\n"
+DISABLE = "#!/bin/sh\n[ \"$1\" != purge ] || deb-systemd-helper purge nvidia-persistenced.service >/dev/null\n"
 
 
 def kernel_module(fields: dict[str, str]) -> bytes:
@@ -94,7 +97,7 @@ def driver(version: str) -> Iterator[Package]:
     for name in ("libnvidia-ml1", "libnvidia-ptxjitcompiler1", "libnvidia-cfg1", "firmware-nvidia-gsp", "nvidia-modprobe"):
         yield control(name, package), {}
     yield control("nvidia-persistenced", package, Depends="libnvidia-cfg1"), {
-        "usr/lib/systemd/system/nvidia-persistenced.service": PERSISTENCED}
+        "usr/lib/systemd/system/nvidia-persistenced.service": PERSISTENCED, "DEBIAN/postinst": ENABLE, "DEBIAN/postrm": DISABLE}
     yield control("nvidia-fabricmanager", package), {}
     yield control("nvidia-open", package, Depends=f"nvidia-driver-cuda {equal}, nvidia-kernel-open-dkms {equal}"), {}
     yield control("cuda-drivers", package, Depends=f"nvidia-driver-cuda {equal}, nvidia-kernel-dkms {equal}"), {}

@@ -215,7 +215,7 @@ def _refuse_offers(
             known = ", ".join(offered.get(name, [])) or "none"
             refusals.append(f"modelhost_driver.version: apt offers no {name} of {version}. It offers: {known}")
         elif name not in exact and not offered.get(name):
-            refusals.append(f"apt offers no {name}: boot a kernel of the distribution, or make the package available")
+            refusals.append(f"apt offers no {name}: upgrade the kernel and boot it, or make the package available")
     if refusals and not any(offered.get(name) for name in missing if name in exact):
         refusals.append({
             "nvidia": "No source of this host has NVIDIA's packages: modelhost_nvidia_url names the repository, modelhost_offline a "

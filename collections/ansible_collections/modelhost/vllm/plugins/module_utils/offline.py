@@ -118,7 +118,9 @@ def findings(top: str, here: str) -> list[str]:
     if made_for != here:
         found.append("%s, made for %s, and this host is %s: build one on a machine of the host's own release" % (where, made_for, here))
     if built != top:
-        found.append("%s, built as %s, and apt's configuration in it names that path: put it there, or build it under this path" % (where, built))
+        found.append(
+            "%s, built as %s, and apt's configuration in it names that path: put it there, or build it under this path" % (where, built)
+        )
     missing, other = [], []
     for name, entry in files.items():
         try:

@@ -153,8 +153,13 @@ def reboot_reasons(wish: dict[str, Any], before: dict[str, str], host: dict[str,
         if differ:
             reasons.append(f"options of the loaded kernel module {module} that are not set yet: {' '.join(differ)}")
     for module, each in option_lines(before[MODPROBE]).items():
-        dropped = [name for name in each if name not in options.get(module, {})]
-        if dropped and module in host["options"]:
+        live = host["options"].get(module)
+        if live is None:
+            continue
+        # One that the module does not show may be in effect
+        dropped = [
+            name for name, value in each.items() if name not in options.get(module, {}) and same_option(live.get(name, value), value)]
+        if dropped:
             reasons.append(f"options that the loaded kernel module {module} was given: {' '.join(dropped)}")
     return reasons
 

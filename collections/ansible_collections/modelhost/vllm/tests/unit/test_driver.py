@@ -207,7 +207,7 @@ def test_what_apt_does_not_offer() -> None:
 ])
 def test_sources_without_any_driver(source: str, version: str, last: str) -> None:
     refusals = plan(facts("Ampere"), offers="", source=source, version=version)["refusals"]
-    assert refusals[-2:] == ["apt offers no linux-headers-6.12.48+deb13-amd64: boot a kernel of the distribution, or make the package "
+    assert refusals[-2:] == ["apt offers no linux-headers-6.12.48+deb13-amd64: upgrade the kernel and boot it, or make the package "
                              "available", last]
 
 

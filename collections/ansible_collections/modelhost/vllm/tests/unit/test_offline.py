@@ -99,16 +99,16 @@ def test_a_manifest_that_is_none(top: Path, text: str) -> None:
 
 def test_another_release_is_refused(top: Path) -> None:
     assert offline.findings(str(top), "debian 12 x86_64") == [
-        f"modelhost_offline is {top}, made for debian 13 x86_64, and this host is debian 12 x86_64: build one on a machine of the host's own "
-        "release"]
+        f"modelhost_offline is {top}, made for debian 13 x86_64, and this host is debian 12 x86_64: build one on a machine of the host's "
+        "own release"]
 
 
 def test_another_path_is_refused(top: Path) -> None:
     text = (top / "manifest.json").read_text().replace(str(top), "/srv/offline")
     (top / "manifest.json").write_text(text)
     assert offline.findings(str(top), "debian 13 x86_64") == [
-        f"modelhost_offline is {top}, built as /srv/offline, and apt's configuration in it names that path: put it there, or build it under "
-        "this path"]
+        f"modelhost_offline is {top}, built as /srv/offline, and apt's configuration in it names that path: put it there, or build it "
+        "under this path"]
 
 
 def test_what_is_missing_truncated_or_changed_is_named(top: Path) -> None:

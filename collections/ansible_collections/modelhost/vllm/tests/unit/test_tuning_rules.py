@@ -118,6 +118,9 @@ UVM = {"nvidia_uvm": {"uvm_disable_hmm": 1}}
      {"options": {"nvidia": {"NVreg_RegistryDwords": '"A=1;B=2"'}}}, []),
     ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia_uvm": {"uvm_disable_hmm": "Y"}}},
      ["options that the loaded kernel module nvidia_uvm was given: uvm_disable_hmm"]),
+    ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia_uvm": {"uvm_disable_hmm": "N"}}}, []),  # written, never booted
+    ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia": {"NVreg_A": "1"}}},
+     ["options that the loaded kernel module nvidia was given: NVreg_A NVreg_B"]),
 ])
 def test_why_a_reboot_is_needed(wish, before, host, expected):
     assert rules.reboot_reasons({**NOTHING, **wish}, {**EMPTY, **before}, {**HOST, **host}) == expected
