@@ -56,8 +56,9 @@ ExecStart=/usr/bin/nvidia-smi -pm 1
 WantedBy=multi-user.target
 """
 # What debhelper makes of a unit
-ENABLE = "#!/bin/sh\ndeb-systemd-helper enable nvidia-persistenced.service >/dev/null\n"
-DISABLE = "#!/bin/sh\n[ \"$1\" != purge ] || deb-systemd-helper purge nvidia-persistenced.service >/dev/null\n"
+RELOAD = "[ ! -d /run/systemd/system ] || systemctl daemon-reload\n"
+ENABLE = "#!/bin/sh\nset -e\ndeb-systemd-helper enable nvidia-persistenced.service >/dev/null\n" + RELOAD
+DISABLE = "#!/bin/sh\nset -e\n[ \"$1\" != purge ] || deb-systemd-helper purge nvidia-persistenced.service >/dev/null\n" + RELOAD
 
 
 def kernel_module(fields: dict[str, str]) -> bytes:

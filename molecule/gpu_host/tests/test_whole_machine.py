@@ -46,3 +46,30 @@ def test_a_lost_gpu_is_named_and_the_start_not_tried_again(controller, host, uni
         host.check_output("rm -rf /srv/gpu/recording && mv /srv/gpu/whole /srv/gpu/recording")
         reboot()
         wait_for(lambda: unit("plain").show("ActiveState")["ActiveState"] == "active")
+
+
+# What stays after a teardown, and belongs to nobody: logs, caches, apt's and systemd's own records.
+IGNORED = (
+    "/var/cache/", "/var/log/", "/var/lib/apt/lists/", "/var/lib/apt/extended_states", "/var/lib/dpkg/", "/var/lib/systemd/",
+    "/var/lib/modelhost/benchmarks/", "/var/lib/modelhost/weights/", "/root/.ansible/", "/home/deploy/.ansible/", "/home/deploy/.sudo_as_admin_successful",
+)
+CHANGED = (
+    "/etc/ld.so.cache", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
+)
+
+
+def test_removal_restores_the_machine(controller, host):
+    controller.plays("teardown")
+    host.check_output("/srv/snapshot /srv/after")
+
+    def lines(name):
+        return [set(host.file(f"/srv/{when}/{name}").content_string.splitlines()) for when in ("before", "after")]
+
+    before, after = lines("packages")
+    assert after ^ before == set()
+    before, after = lines("files")
+    assert {path for path in after - before if not path.startswith(IGNORED)} == set()
+    assert {path for path in before - after if not path.startswith(IGNORED)} == set()
+    before, after = lines("contents")
+    assert {line.split(maxsplit=1)[1] for line in after ^ before} <= set(CHANGED)
+    assert "changed=0" in controller.plays("teardown").said
