@@ -8,7 +8,7 @@ once and kept in FOLDER/.key. Needs dpkg-deb and gpg.
 
 What the packages bring is as little as the tests look at: a kernel module that modinfo reads and replay.py "loads" (installed for the
 running kernel after installation, as dkms does), an nvidia-smi that replays the recorded machine, a persistence daemon, toolkits whose nvcc
-runs /srv/cuda/X.Y/bin/nvcc. One package stands for another archive: the headers of the running kernel, which a test host's distribution
+runs /srv/gpu/nvcc. One package stands for another archive: the headers of the running kernel, which a test host's distribution
 does not have.
 """
 
@@ -105,11 +105,17 @@ def driver(version: str) -> Iterator[Package]:
 
 
 def toolkit(version: str) -> Iterator[Package]:
+    """Two builds of each version; apt wants the newer one. What NVIDIA's toolkits share is shared."""
     dotted = version.replace("-", ".")
-    yield control(f"cuda-toolkit-{version}", f"{dotted}.1-1", Depends=f"cuda-nvcc-{version} (>= {dotted}), cuda-cudart-dev-{version}"), {}
-    yield control(f"cuda-nvcc-{version}", f"{dotted}.88-1"), {
-        f"usr/local/cuda-{dotted}/bin/nvcc": f"#!/bin/sh\nexec /srv/cuda/{dotted}/bin/nvcc \"$@\"\n"}
-    yield control(f"cuda-cudart-dev-{version}", f"{dotted}.96-1"), {f"usr/local/cuda-{dotted}/include/cuda.h": ""}
+    libraries = {f"usr/local/cuda-{dotted}/lib64/lib{name}.so": "/* GNU ld script */\n" for name in ("cudart", "cublas", "cublasLt", "nvrtc")}
+    for build in ("1", "2"):
+        yield control(
+            f"cuda-toolkit-{version}", f"{dotted}.{build}-1",
+            Depends=f"cuda-nvcc-{version} (>= {dotted}.{build}), cuda-cudart-dev-{version} (>= {dotted}.{build})"), {}
+        yield control(f"cuda-nvcc-{version}", f"{dotted}.{build}-1", Depends="cuda-toolkit-config-common"), {
+            f"usr/local/cuda-{dotted}/bin/nvcc": f"#!/bin/sh\nCUDA_VERSION={dotted} exec /srv/gpu/nvcc \"$@\"\n"}
+        yield control(f"cuda-cudart-dev-{version}", f"{dotted}.{build}-1", Depends="cuda-toolkit-config-common"), libraries
+    yield control("cuda-toolkit-config-common", f"{dotted}.96-1"), {}
 
 
 def build(package: Package, folder: Path) -> Path:
