@@ -88,4 +88,4 @@ def test_what_a_later_role_repairs_is_said_with_its_setting(controller, replay):
     assert "acs: PCI Express Access Control Services are on at" in said
     assert "modelhost_tuning.acs_redirect_off: true" in said
     assert "secure_boot: Secure Boot is on" in said
-    assert "modelhost_driver.secure_boot: signed" in said
+    assert "modelhost_driver.secure_boot: enrol" in said

@@ -53,9 +53,9 @@ def module_on_disk() -> dict[str, str]:
 
 
 def command_line(recorded: str) -> str:
-    """Of the first entry in GRUB's menu; the recorded one where there is no menu."""
-    match = re.search(r"^\s*linux\s+\S+ *(.*)$", GRUB.read_text(), re.MULTILINE) if GRUB.is_file() else None
-    return " ".join(match[1].split()) if match else recorded
+    """As GRUB passes the first entry of its menu; the recorded one where there is no menu."""
+    match = re.search(r"^\s*linux\s+(.*)$", GRUB.read_text(), re.MULTILINE) if GRUB.is_file() else None
+    return "BOOT_IMAGE=" + " ".join(match[1].split()) if match else recorded
 
 
 def boot(recorded: dict[str, Any]) -> dict[str, Any]:

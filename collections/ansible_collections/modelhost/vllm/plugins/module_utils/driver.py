@@ -26,7 +26,8 @@ def driver_plan(
     modules = choose_modules(generations(facts), wishes["modules"], branch, data)
     installed, offered = parse_dpkg(dpkg), parse_madison(offers or "")
     exact, free = names(rule, modules, facts, installed, version) if rule else ([], [])
-    enrol = bool(facts["secure_boot"] == "enabled" and rule and not rule.get("signed"))
+    # A driver that is loaded was signed with a key that is trusted, and dkms signs the next one with the same.
+    enrol = bool(facts["secure_boot"] == "enabled" and rule and not rule.get("signed") and not facts["driver"]["loaded"])
     free += ["mokutil"] if enrol else []
     family = [name for name in installed if _matches(name, data["family"])]
     behind = [name for name in family if not has_version(installed[name]["version"], version) and _offers(offered, name, version)]

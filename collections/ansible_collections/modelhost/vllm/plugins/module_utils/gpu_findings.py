@@ -111,8 +111,8 @@ def secure_boot(facts: Facts) -> Findings:
         return []
     why = f"module {known['on_disk']} is not signed" if known["on_disk"] else "DKMS signs no module by itself"
     fix = (
-        "modelhost_driver.secure_boot: signed (the distribution's signed modules), or enrol (prepares a key, which somebody confirms at the"
-        " console), or switch Secure Boot off in the firmware")
+        "modelhost_driver.secure_boot: enrol (prepares a key, which somebody confirms at the console), or modelhost_driver.source:"
+        " distribution (Ubuntu's modules are signed), or switch Secure Boot off in the firmware")
     needed = "a module that the kernel may load"
     return [finding("secure_boot", "modelhost_driver.secure_boot", f"Secure Boot is on, and {why}", needed, fix, "warning")]
 

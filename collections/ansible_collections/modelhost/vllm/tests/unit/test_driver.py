@@ -165,6 +165,11 @@ def test_signed_modules_need_no_key() -> None:
     assert "mokutil" not in made["install"]
 
 
+def test_a_loaded_driver_has_a_key_that_is_trusted() -> None:
+    made = plan(facts("Blackwell", secure_boot="enabled", loaded="570.211.01", on_disk="570.211.01"))
+    assert (made["refusals"], made["enrol"]) == ([], False)
+
+
 def test_nothing_is_missing_on_a_finished_host() -> None:
     made = plan(facts("Blackwell", on_disk="580.105.08"), dpkg=INSTALLED, offers="")
     assert (made["refusals"], made["missing"], made["superseded"], made["hold"]) == ([], [], [], [])
