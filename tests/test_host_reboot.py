@@ -1,8 +1,9 @@
-"""A reboot that would end the run itself: Ansible on the host, by a local connection. The real role with its real wiring; no host is needed."""
+"""A reboot that would end the run itself: Ansible on the host, by a local connection or another. The real role with its real wiring; no host is needed."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -36,6 +37,24 @@ def test_the_machine_that_ansible_runs_on_is_not_rebooted(tmp_path: Path) -> Non
     assert status != 0
     assert "here has to be rebooted: nvidia_driver: driver 590.48.01 is installed, 580.105.08 is loaded" in said
     assert "Reboot it yourself: sudo systemctl reboot" in said
+
+
+@pytest.mark.parametrize(("machine", "sentence"), [
+    ("0123456789abcdef0123456789abcdef\n", "Reboot it yourself: sudo systemctl reboot"),  # say over SSH to localhost
+    ("", "would reboot the control node"),  # Ansible's own refusal: this machine is reached by a local connection after all
+    (None, "would reboot the control node"),
+])
+def test_the_machine_is_known_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None, sentence: str) -> None:
+    if machine is not None:
+        (tmp_path / "machine-id").write_text(machine)
+    (tmp_path / "systemctl").write_text("#!/bin/sh\n")  # no model runs
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    status, said = play(
+        tmp_path, "host_tuning", "-e", "reboot_allowed=true",
+        "-e", json.dumps({"host_reboot_local": False, "__host_reboot_machine_id": f"{tmp_path}/machine-id"}))
+    assert status != 0
+    assert sentence in said
 
 
 @pytest.mark.parametrize(("marker", "arguments", "status", "sentence"), [

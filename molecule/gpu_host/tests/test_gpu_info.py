@@ -36,9 +36,9 @@ def replay(host, reboot):
 
 @pytest.fixture
 def gpu_info(controller):
-    def ask(*arguments):
+    def ask():
         inventories = [f"--inventory={path}" for path in controller.inventories]
-        command = ["ansible", "demo", *inventories, "--module-name=modelhost.vllm.gpu_info", *arguments]
+        command = ["ansible", "demo", *inventories, "--module-name=modelhost.vllm.gpu_info"]
         environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
         said = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE, env=environment).stdout
         return json.loads(said.partition("=>")[2])
@@ -59,11 +59,11 @@ def test_the_machine_is_known(gpu_info):
 def test_a_driver_that_hangs_ends_with_what_is_not_known(host, gpu_info):
     host.check_output("touch /run/gpu/hangs")
     try:
-        found = gpu_info("--args=timeout=2")
+        found = gpu_info()
     finally:
         host.check_output("rm /run/gpu/hangs")
     assert (found["gpus"], len(found["pci"])) == ([], 8)
-    assert {"what": "gpus", "why": "nvidia-smi -q -x did not answer within 2 s"} in found["unknown"]
+    assert {"what": "gpus", "why": "nvidia-smi -q -x did not answer within 30 s"} in found["unknown"]
 
 
 @pytest.mark.case("H7")
@@ -81,11 +81,11 @@ def test_seven_of_eight_gpus_are_refused_with_the_cause(controller, replay):
 @pytest.mark.case("H3")
 @pytest.mark.case("H5")
 def test_what_a_later_role_repairs_is_said_with_its_setting(controller, replay):
-    replay("mixed")  # Secure Boot, IOMMU and ACS are on
+    replay("mixed")  # Secure Boot, IOMMU and ACS are on, and the module on the disk is not signed
     said = controller.play("provision").said
     assert "iommu: the IOMMU translates addresses (DMA) of 2 GPUs" in said
     assert "modelhost_tuning.kernel_arguments: [iommu=pt]" in said
     assert "acs: PCI Express Access Control Services are on at" in said
     assert "modelhost_tuning.acs_redirect_off: true" in said
-    assert "secure_boot: Secure Boot is on" in said
+    assert "secure_boot: Secure Boot is on, and module" in said and "is not signed" in said
     assert "modelhost_driver.secure_boot: enrol" in said

@@ -153,6 +153,21 @@ def test_a_setting_that_somebody_changed_is_set_again(tune, live, host):
     host.check_output("mount -o remount,size=500m /dev/shm")
     assert "shm: 524288000 -> 1000001536" in tune({"shm": "1GB"})
     assert live() == {**UNTUNED, "shm": 1000001536}
+    assert host.file(MARKER).content_string == (  # what was taken out before is still in effect
+        "kernel arguments that are still in /proc/cmdline: iommu=pt pcie_aspm=off\n"
+        "options that the loaded kernel module nvidia_uvm was given: uvm_disable_hmm=1\n"
+        "options that the loaded kernel module nvidia was given: NVreg_EnableStreamMemOPs=1\n")
+
+
+def test_a_device_of_a_virtual_machine_keeps_acs_on(tune, live, host):
+    held = "/sys/bus/pci/drivers/vfio-pci"
+    host.check_output("mkdir %s && touch %s/0000:05:00.0", held, held)
+    try:
+        said = tune({"acs_redirect_off": True}, fails=True)
+    finally:
+        host.check_output("rm -r %s", held)
+    assert "modelhost_tuning.acs_redirect_off: 0000:05:00.0: held by vfio-pci for a virtual machine" in said
+    assert live()["acs"] == "1d"
 
 
 def test_removal_leaves_nothing(tune, live, host, reboot, wait_for):

@@ -83,6 +83,16 @@ def test_a_truncated_directory_is_refused_before_anything_is_installed(controlle
     assert "(1000 of " in refused.said
 
 
+def test_a_directory_that_anybody_may_write_to_is_refused(controller, host):
+    host.check_output("chmod go+w /srv/offline/apt && chown deploy /srv/offline/manifest.json")
+    try:
+        refused = controller.play("provision")
+    finally:
+        host.check_output("chmod go-w /srv/offline/apt && chown root /srv/offline/manifest.json")
+    assert refused.returncode != 0
+    assert "others than root may write to /srv/offline/manifest.json, /srv/offline/apt: chown -R root:root" in refused.said
+
+
 def test_a_damaged_package_is_refused_by_apt(controller, host, flip):
     host.check_output("apt-get purge --yes --quiet ninja-build")
     flip("apt/ninja-build_*.deb")

@@ -104,17 +104,16 @@ def matches(version: str, beginning: str) -> bool:
 
 
 def secure_boot(facts: Facts) -> Findings:
-    """A module that is loaded was accepted; one that the next boot would load has to be signed."""
+    """The module that the next boot would load has to be signed; one that is loaded was accepted. Before there is one, nvidia_driver knows
+    what it will install, and refuses or prepares a key."""
     known = facts["driver"]
-    accepted = known["loaded"] and known["on_disk"] in ("", known["loaded"])
-    if facts["secure_boot"] != "enabled" or known["signer"] or accepted:
+    if facts["secure_boot"] != "enabled" or known["signer"] or known["on_disk"] in ("", known["loaded"]):
         return []
-    why = f"module {known['on_disk']} is not signed" if known["on_disk"] else "DKMS signs no module by itself"
     fix = (
         "modelhost_driver.secure_boot: enrol (prepares a key, which somebody confirms at the console), or modelhost_driver.source:"
         " distribution (Ubuntu's modules are signed), or switch Secure Boot off in the firmware")
     needed = "a module that the kernel may load"
-    return [finding("secure_boot", "modelhost_driver.secure_boot", f"Secure Boot is on, and {why}", needed, fix, "warning")]
+    return [finding("secure_boot", "modelhost_driver.secure_boot", f"Secure Boot is on, and module {known['on_disk']} is not signed", needed, fix, "warning")]
 
 
 def xids(facts: Facts) -> Findings:

@@ -4,7 +4,7 @@
 
 What is verified when: a target compares every file's size and the hash of apt's index with the manifest before it begins. The content is
 verified by who uses it: a package by apt against the index, a wheel by pip and uv against the lock, weights against the manifest while
-they are copied.
+they are copied. For the manifest and apt's folder nothing else vouches, so that only root may be able to write there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 import re
+import stat
 
 from ansible_collections.modelhost.vllm.plugins.module_utils import weights
 
@@ -21,6 +23,7 @@ MANIFEST = "manifest.json"
 INDEX = "apt/Packages"
 # A wheel, or a package with its architecture at the end: other files of these folders are apt's and pip's own
 CARRIED = {"apt": re.compile(r".+_.+\.deb"), "wheels": re.compile(r".+\.whl")}
+OWNERS = (0,)  # who may write to what root installs from
 BLOCK = 8 * 2**20
 BUILD = "Build it on a connected machine (ansible-playbook playbooks/build_offline.yml), and copy all of it to the same path"
 
@@ -103,6 +106,20 @@ def manifest_text(top: str, made_for: str, files: dict[str, Entry]) -> str:
     return json.dumps({"path": top, "system": made_for, "files": files}, indent=1, sort_keys=True) + "\n"
 
 
+def writable(top: str) -> list[str]:
+    """Which of the manifest, apt's folder and the folders above them others than root may change, or put another in the place of."""
+    apt = os.path.join(top, "apt")
+    inside = [top, os.path.join(top, MANIFEST), apt, *(os.path.join(apt, name) for name in sorted(os.listdir(apt)))]
+    above = [str(folder) for path in (top, os.path.realpath(top)) for folder in pathlib.Path(path).parents]
+    found = []
+    for path in dict.fromkeys(above + inside):
+        status = os.stat(path)
+        sticky = path in above and status.st_mode & stat.S_ISVTX  # what is another's stays there
+        if status.st_uid not in OWNERS or (status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+            found.append(path)
+    return found
+
+
 def findings(top: str, here: str) -> list[str]:
     """Why the directory cannot be used on this system, each with the variable, what is seen and what to do. Reads sizes, no contents."""
     where = "modelhost_offline is %s" % top
@@ -136,5 +153,11 @@ def findings(top: str, here: str) -> list[str]:
         found.append(
             "%s and not what its %s says. Missing: %s; damaged: %s. Copy it again from where it was built"
             % (where, MANIFEST, weights.shortened(missing) or "none", weights.shortened(other) or "none")
+        )
+    others_may = writable(top) if os.path.isdir(os.path.join(top, "apt")) else []
+    if others_may:
+        found.append(
+            "%s, root installs from it, and others than root may write to %s: chown -R root:root and chmod -R go-w the directory; without "
+            "-R what is above it" % (where, weights.shortened(others_may))
         )
     return found

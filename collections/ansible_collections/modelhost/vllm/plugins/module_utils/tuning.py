@@ -96,13 +96,16 @@ def driver_is_loaded() -> bool:
 
 @functools.lru_cache(maxsize=1)
 def gpus() -> List[Values]:
-    """What nvidia-smi says of each GPU, by its own numbers. It loads the driver if it can; none where there is no driver yet."""
+    """What nvidia-smi says of each GPU, by its own numbers. None where no driver is loaded: as root, nvidia-smi would load one."""
+    return parse_gpus(run(NVIDIA_SMI, "-q", "-x")) if driver_is_loaded() else []
+
+
+def load_driver() -> None:
+    """Early in a boot nobody may have used it yet. Where there is none, its settings wait."""
     try:
-        return parse_gpus(run(NVIDIA_SMI, "-q", "-x"))
-    except Failed:
-        if driver_is_loaded():
-            raise
-        return []
+        run(NVIDIA_SMI, "-L")
+    except Failed as error:
+        print("no driver is loaded: %s" % error, flush=True)
 
 
 def parse_gpus(text: str) -> List[Values]:
@@ -269,6 +272,8 @@ def main(words: List[str]) -> int:
     failed = []
     try:
         conf = parse(read(CONF)) if words == ["apply"] else {}
+        if {"persistence_mode", "power_limit"} & set(conf.get("host", {})) and not driver_is_loaded():
+            load_driver()
         for kind in KINDS:
             try:
                 wish.update(wished(conf, kind))

@@ -12,6 +12,9 @@ VARIABLE = "modelhost_tuning"
 GRUB = "/etc/default/grub.d/90-modelhost.cfg"
 MODPROBE = "/etc/modprobe.d/modelhost-tuning.conf"
 MARKER = "/run/modelhost/reboot-required.d/host_tuning"
+# The two reasons that nothing but the marker remembers, once the files are without what they had
+STILL = "kernel arguments that are still in /proc/cmdline: "
+GIVEN = "options that the loaded kernel module {} was given: "
 
 # GRUB puts the words into a shell script of its own, where any other character may end the command or begin a quotation.
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.,:=/*@+-]+\Z")
@@ -91,6 +94,10 @@ def host_findings(wish: dict[str, Any], host: dict[str, Any]) -> list[str]:
         found.append(
             f"{VARIABLE}.acs_redirect_off: this kernel is locked down ({host['lockdown']}, as with Secure Boot) and lets nobody write to "
             "the bridges: switch ACS off in the firmware's settings, or Secure Boot")
+    if wish["acs_redirect_off"] and host["vfio"]:
+        found.append(
+            f"{VARIABLE}.acs_redirect_off: {', '.join(host['vfio'])}: held by vfio-pci for a virtual machine, which ACS keeps apart from the "
+            "other devices: remove the line")
     missing = [word for word in wish["kernel_arguments"] if word not in host["cmdline"]]
     if missing and not host["grub"]:
         found.append(
@@ -137,37 +144,45 @@ def same_option(one: str, other: str) -> bool:
     return plain[0] == plain[1]
 
 
+def taken_out(before: dict[str, str]) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """Kernel arguments, and options by module, that may be in effect though no longer wished: those of the files, and of the marker."""
+    words, options = fragment_words(before[GRUB]), option_lines(before[MODPROBE])
+    for line in before[MARKER].splitlines():
+        said, module = line.rpartition(": ")[2].split(), re.match(GIVEN.format("(.+)"), line)
+        if line.startswith(STILL):
+            words += said
+        elif module:
+            options[module[1]] = {**dict(word.partition("=")[::2] for word in said), **options.get(module[1], {})}
+    return list(dict.fromkeys(words)), options
+
+
 def reboot_reasons(wish: dict[str, Any], before: dict[str, str], host: dict[str, Any]) -> list[str]:
-    """Why the kernel that runs is not the wished one. before: the two files as they are, with the last wishes."""
+    """Why the kernel that runs is not the wished one. before: the two files and the marker as they are, with the last wishes."""
     reasons = []
+    old_words, old_options = taken_out(before)
     missing = [word for word in wish["kernel_arguments"] if word not in host["cmdline"]]
     if missing:
         reasons.append(f"kernel arguments that are not in /proc/cmdline yet: {' '.join(missing)}")
-    dropped = [word for word in fragment_words(before[GRUB]) if word not in wish["kernel_arguments"] and word in host["cmdline"]]
+    dropped = [word for word in old_words if word not in wish["kernel_arguments"] and word in host["cmdline"]]
     if dropped:
-        reasons.append(f"kernel arguments that are still in /proc/cmdline: {' '.join(dropped)}")
+        reasons.append(STILL + " ".join(dropped))
     options = {module: {name: str(value) for name, value in each.items()} for module, each in wish["module_options"].items()}
     for module, each in options.items():
         live = host["options"].get(module, {})
         differ = [f"{name}={value}" for name, value in each.items() if name in live and not same_option(live[name], value)]
         if differ:
             reasons.append(f"options of the loaded kernel module {module} that are not set yet: {' '.join(differ)}")
-    for module, each in option_lines(before[MODPROBE]).items():
+    for module, each in old_options.items():
         live = host["options"].get(module)
         if live is None:
             continue
         # One that the module does not show may be in effect
         dropped = [
-            name for name, value in each.items() if name not in options.get(module, {}) and same_option(live.get(name, value), value)]
+            f"{name}={value}" for name, value in each.items()
+            if name not in options.get(module, {}) and same_option(live.get(name, value), value)]
         if dropped:
-            reasons.append(f"options that the loaded kernel module {module} was given: {' '.join(dropped)}")
+            reasons.append(GIVEN.format(module) + " ".join(dropped))
     return reasons
-
-
-def marker(reasons: list[str], before: str, files_change: bool) -> str:
-    """The text of the reboot marker. Until the boot files change again, a reason stays: a boot takes it away, with all of /run."""
-    kept = [] if files_change else [line for line in before.splitlines() if line not in reasons]
-    return "".join(line + "\n" for line in kept + reasons)
 
 
 def change_lines(files: dict[str, str], before: dict[str, str], live: dict[str, Any], unit: str) -> list[str]:

@@ -7,15 +7,9 @@ module: busy_units_info
 short_description: Which units run, load or stop at this moment
 description:
   - A driver, a toolkit or a kernel setting is not changed below a model that serves or loads. This says whether there is one, without
-    asking an endpoint, and also for units that modelhost did not write.
+    asking an endpoint, and also for units that modelhost did not write. Models are the units C(vllm-*.service).
   - Busy is every state of C(systemctl show --property=ActiveState) but C(inactive) and C(failed). A unit that waits for its next restart is
     C(activating).
-options:
-  patterns:
-    description: Names of units, with wildcards as C(systemctl) takes them.
-    type: list
-    elements: str
-    default: [vllm-*.service]
 author:
   - The modelhost authors
 attributes:
@@ -27,7 +21,6 @@ attributes:
 EXAMPLES = r"""
 - name: Ask whether a model serves or loads
   modelhost.vllm.busy_units_info:
-    patterns: [vllm-*.service]
   register: busy
 """
 
@@ -43,18 +36,14 @@ units:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
 
+MODELS = "vllm-*.service"
 IDLE = ("inactive", "failed")
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"patterns": {"type": "list", "elements": "str", "default": ["vllm-*.service"]}},
-        supports_check_mode=True,
-    )
-    units = {
-        name: unit["ActiveState"]
-        for pattern in module.params["patterns"] for name, unit in systemd.show(pattern, ["ActiveState"]).items()}
-    module.exit_json(changed=False, units=sorted(name for name, state in units.items() if state not in IDLE))
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    units = systemd.show(MODELS, ["ActiveState"])
+    module.exit_json(changed=False, units=sorted(name for name, unit in units.items() if unit["ActiveState"] not in IDLE))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,12 @@ description:
   - What cannot be learned is V(None), an empty text or an empty list, and C(unknown) says why.
   - Reads C(/sys/bus/pci), C(/sys/module), C(/sys/firmware/efi), C(/proc/driver/nvidia) and C(/proc/cmdline), and runs C(nvidia-smi),
     C(modinfo), C(lspci) and C(journalctl), where they are.
+  - C(nvidia-smi), which as root would load a driver, is only run where one is loaded.
+  - Each command has half a minute. With a driver that hangs, C(nvidia-smi) cannot even be killed. It is not waited for then, and not run
+    again.
   - Others than root learn less, since the kernel log and the configuration space of bridges are root's.
 author:
   - The modelhost authors
-options:
-  timeout:
-    description:
-      - Seconds that each command may take. With a driver that hangs, C(nvidia-smi) cannot even be killed. It is not waited for then, and
-        not asked again.
-    type: int
-    default: 30
 attributes:
   check_mode:
     support: full
@@ -31,7 +27,6 @@ attributes:
 EXAMPLES = r"""
 - name: Look at the GPUs
   modelhost.vllm.gpu_info:
-    timeout: 10
   register: gpu
 """
 
@@ -145,7 +140,7 @@ driver:
     open: {description: 'Whether the loaded module, or else that on the disk, is the open one.', type: bool}
     userspace: {description: Version of C(nvidia-smi)'s library; of three parts only two are known in a mismatch., type: str}
     cuda: {description: Highest CUDA version that it runs., type: str}
-    error: {description: What C(nvidia-smi) said when it failed., type: str}
+    error: {description: 'What C(nvidia-smi) said when it failed; or that it was not asked, since no driver is loaded.', type: str}
     nvswitch: {description: Whether NVSwitches are on the PCI bus., type: bool}
 topology:
   description: How pairs of GPUs are connected, by index.
@@ -199,6 +194,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.host_findings impor
 
 SYS = "/sys"
 PROC = "/proc"
+TIMEOUT = 30
 GPU_MODULES = ("nvidia", "nouveau")
 # UEFI Specification, "Globally Defined Variables"; and shim's switch, after which the kernel takes Secure Boot for off
 # (drivers/firmware/efi/libstub/secureboot.c). In a file of efivarfs four bytes of attributes come before the value.
@@ -213,11 +209,13 @@ class CannotLearn(Exception):
 class Machine:
     """Asks the host, and keeps what it could not learn."""
 
-    def __init__(self, timeout: int) -> None:
-        self.timeout = timeout
+    def __init__(self) -> None:
         self.unknown: list[dict[str, str]] = []
+        self.hung = ""  # the call of nvidia-smi that did not answer: each further one would leave one more process that cannot be killed
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        if self.hung and argv[0] == "nvidia-smi":
+            raise CannotLearn(f"{' '.join(argv)} was not run, since {self.hung} did not answer")
         try:
             path = get_bin_path(argv[0])
         except ValueError as error:
@@ -227,10 +225,12 @@ class Machine:
             [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
             errors="replace", start_new_session=True, env={**os.environ, "LC_ALL": "C"})
         try:
-            out, err = process.communicate(timeout=self.timeout)
+            out, err = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
             process.kill()
-            raise CannotLearn(f"{' '.join(argv)} did not answer within {self.timeout} s") from error
+            if argv[0] == "nvidia-smi":
+                self.hung = " ".join(argv)
+            raise CannotLearn(f"{' '.join(argv)} did not answer within {TIMEOUT} s") from error
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def output(self, what: str, argv: list[str]) -> str:
@@ -278,7 +278,11 @@ class Machine:
         return fields
 
     def query(self, driver: dict) -> list:
-        """GPUs as nvidia-smi knows them; fills in what it says of the driver."""
+        """GPUs as nvidia-smi knows them; fills in what it says of the driver. As root it loads one where none is loaded, so it is not asked."""
+        if not driver["loaded"]:
+            driver["error"] = "no driver is loaded"
+            self.miss("gpus", driver["error"])
+            return []
         try:
             done = self.run(["nvidia-smi", "-q", "-x"])
             if done.returncode != 0:
@@ -363,8 +367,8 @@ def kernel() -> dict:
     }
 
 
-def learn(timeout: int) -> dict:
-    machine = Machine(timeout)
+def learn() -> dict:
+    machine = Machine()
     gpus = pci.gpus(SYS)
     machine.names(gpus)
     driver = {**loaded(), **machine.on_disk(), "userspace": "", "cuda": "", "error": "", "nvswitch": pci.has_nvswitch(SYS)}
@@ -378,8 +382,8 @@ def learn(timeout: int) -> dict:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 30}}, supports_check_mode=True)
-    module.exit_json(changed=False, **learn(module.params["timeout"]))
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    module.exit_json(changed=False, **learn())
 
 
 if __name__ == "__main__":

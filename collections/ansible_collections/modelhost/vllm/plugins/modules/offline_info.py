@@ -9,7 +9,7 @@ module: offline_info
 short_description: Whether an offline directory is whole and made for this host
 description:
   - Compares the directory with its C(manifest.json), which M(modelhost.vllm.offline_index) wrote. The system and the path that it was built
-    for, that every file is there with its size, and the content of what apt reads first.
+    for, that every file is there with its size, the content of what apt reads first, and that only root may write to what apt reads.
   - The content of the other files is verified by who uses them, since hashing a terabyte in each run would take an hour. apt verifies a
     package against the index, pip and uv a wheel against the lock, and the role C(model_weights) what it copies.
 options:

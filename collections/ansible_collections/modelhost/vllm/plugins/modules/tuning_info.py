@@ -7,6 +7,7 @@ module: tuning_info
 short_description: What it takes to make a host's settings the wished ones
 description:
   - Compares wishes and the files that carry them with the host as it is, and changes nothing. The role C(host_tuning) acts on the answer.
+  - C(nvidia-smi), which as root would load a driver, is only run where one is loaded.
   - Live settings (C(/dev/shm), sysctl, GPUs, bridges) are compared with what the kernel and C(nvidia-smi) say now, kernel arguments with
     C(/proc/cmdline), options of kernel modules with C(/sys/module) and, for C(nvidia), with C(/proc/driver/nvidia/params).
   - What is no longer wished counts as different while it has not yet got back the value that it had before
@@ -118,6 +119,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils import tuning_rules
 
 UNIT = "modelhost-tuning.service"
 MENU = "/boot/grub/grub.cfg"
+VFIO = "/sys/bus/pci/drivers/vfio-pci"
 
 
 def text_of(path: str) -> str:
@@ -150,10 +152,11 @@ def look(module: AnsibleModule, before: dict[str, str]) -> dict:
         "unknown_sysctls": [name for name in wish["sysctl"] if not os.path.exists(tuning.sysctl_path(name))],
         "gpus": tuning.gpus() if wish["power_limit"] else [],
         "lockdown": lockdown.group(1) if lockdown else "",
+        "vfio": sorted(name for name in os.listdir(VFIO) if ":" in name) if os.path.isdir(VFIO) else [],
         "cmdline": cmdline,
         # GRUB says which image it loaded
         "grub": bool(module.get_bin_path("update-grub")) and any(word.startswith("BOOT_IMAGE=") for word in cmdline),
-        "options": loaded_options({*wish["module_options"], *rules.option_lines(before[rules.MODPROBE])}),
+        "options": loaded_options({*wish["module_options"], *rules.taken_out(before)[1]}),
     }
 
 
@@ -172,8 +175,7 @@ def plan(module: AnsibleModule, before: dict[str, str], host: dict) -> dict:
     loaded = state["LoadState"] == "loaded"
     live = tuning.differences(wished) if conf or loaded else {}
     idle = (state["ActiveState"], state["UnitFileState"]) != ("active", "enabled")
-    boot_files_change = rules.GRUB in differ or rules.MODPROBE in differ
-    wanted = rules.marker(rules.reboot_reasons(wish, before, host), text_of(rules.MARKER), boot_files_change)
+    marker = "".join(reason + "\n" for reason in rules.reboot_reasons(wish, before, host))
     menu = rules.menu_words(text_of(MENU))
     return {
         "changes": rules.change_lines(files, before, live, f"{UNIT} is {state['ActiveState']}" if conf and idle else ""),
@@ -184,8 +186,8 @@ def plan(module: AnsibleModule, before: dict[str, str], host: dict) -> dict:
         "start": bool(conf) and (bool(live) or idle or tuning.CONF in differ),
         "stop": loaded and not conf,
         "startable": loaded,
-        "marker": wanted,
-        "marker_differs": wanted != text_of(rules.MARKER),
+        "marker": marker,
+        "marker_differs": marker != before[rules.MARKER],
         "waits": [name for name in ("persistence_mode", "power_limit") if wish[name] and not tuning.driver_is_loaded()],
     }
 
@@ -200,7 +202,7 @@ def main() -> None:
     if findings:
         module.exit_json(changed=False, findings=findings)
     try:
-        before = {path: text_of(path) for path in module.params["files"]}
+        before = {path: text_of(path) for path in (*module.params["files"], rules.MARKER)}
         host = look(module, before)
         findings = rules.host_findings(wish, host)
         module.exit_json(changed=False, findings=findings, **({} if findings else plan(module, before, host)))

@@ -61,7 +61,7 @@ def without_driver(facts):
     facts["gpus"] = []
     facts["driver"] = {**facts["driver"], "loaded": "", "on_disk": "", "license": "", "open": None, "userspace": "", "cuda": ""}
     facts["kernel"]["modules"] = []
-    facts["unknown"] = [{"what": "gpus", "why": "nvidia-smi is not installed"}, {"what": "pci.name", "why": "lspci is not installed"}]
+    facts["unknown"] = [{"what": "gpus", "why": "no driver is loaded"}, {"what": "pci.name", "why": "lspci is not installed"}]
     for gpu in facts["pci"]:
         gpu["driver"] = ""
 
@@ -219,17 +219,18 @@ def test_nouveau_is_said_and_left_to_the_role_that_repairs_it():
 
 
 @pytest.mark.case("H3")
-@pytest.mark.parametrize(("on_disk", "seen"), [
-    ("", "Secure Boot is on, and DKMS signs no module by itself"),
-    ("580.105.08", "Secure Boot is on, and module 580.105.08 is not signed"),
-])
-def test_secure_boot_is_said_before_the_install(on_disk, seen):
+def test_secure_boot_before_there_is_a_module_is_left_to_the_role_that_chooses_it():
+    assert judge(lambda facts: (without_driver(facts), facts.update(secure_boot="enabled"))) == []
+
+
+@pytest.mark.case("H3")
+def test_secure_boot_with_a_module_that_was_not_loaded():
     def secure(facts):
         without_driver(facts)
-        facts["driver"]["on_disk"], facts["secure_boot"] = on_disk, "enabled"
+        facts["driver"]["on_disk"], facts["secure_boot"] = "580.105.08", "enabled"
     (found,) = judge(secure)
     assert (found["check"], found["severity"], found["variable"], found["seen"]) == (
-        "secure_boot", "warning", "modelhost_driver.secure_boot", seen)
+        "secure_boot", "warning", "modelhost_driver.secure_boot", "Secure Boot is on, and module 580.105.08 is not signed")
     assert "signed" in found["fix"] and "enrol" in found["fix"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ INDEX = {"size": 14, "sha256": "e0f96624535b9c85d4c80285581d3bbb227b854245123839
 
 
 @pytest.fixture
-def top(tmp_path: Path) -> Path:
-    """A whole directory, as offline_index leaves it."""
+def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A whole directory, as offline_index leaves it; who runs the tests stands for root."""
+    monkeypatch.setattr(offline, "OWNERS", (0, os.getuid()))
     for name in ("apt/tool_1%3a2.0-1_amd64.deb", "wheels/tool-1.0-py3-none-any.whl", "weights/tiny/model.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("hello\n")
@@ -25,6 +27,8 @@ def top(tmp_path: Path) -> Path:
         "apt/tool_1%3a2.0-1_amd64.deb": HELLO, "wheels/tool-1.0-py3-none-any.whl": HELLO, "weights/tiny/model.bin": HELLO,
         "apt/Packages": INDEX}
     (tmp_path / "manifest.json").write_text(json.dumps({"path": str(tmp_path), "system": "debian 13 x86_64", "files": files}))
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     return tmp_path
 
 
@@ -118,3 +122,37 @@ def test_what_is_missing_truncated_or_changed_is_named(top: Path) -> None:
     assert offline.findings(str(top), "debian 13 x86_64") == [
         f"modelhost_offline is {top} and not what its manifest.json says. Missing: weights/tiny/model.bin; damaged: "
         "wheels/tool-1.0-py3-none-any.whl (3 of 6 bytes), apt/Packages (other content). Copy it again from where it was built"]
+
+
+@pytest.mark.parametrize(("name", "mode"), [
+    ("", 0o775), ("", 0o1777), ("manifest.json", 0o664), ("apt", 0o777), ("apt/Packages", 0o666), ("apt/tool_1%3a2.0-1_amd64.deb", 0o646)])
+def test_what_others_than_root_may_write_to_is_refused(top: Path, name: str, mode: int) -> None:
+    (top / name).chmod(mode)
+    assert offline.findings(str(top), "debian 13 x86_64") == [
+        f"modelhost_offline is {top}, root installs from it, and others than root may write to {top / name}: chown -R root:root and "
+        "chmod -R go-w the directory; without -R what is above it"]
+
+
+def test_what_belongs_to_others_than_root_is_refused(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "OWNERS", (-1,))
+    [finding] = offline.findings(str(top), "debian 13 x86_64")
+    assert f"others than root may write to {top.parents[-1]}" in finding and "more: chown -R root:root" in finding
+
+
+def test_the_folders_above_count_too_unless_they_are_sticky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "OWNERS", (0, os.getuid()))
+    real, link = tmp_path / "disk/offline", tmp_path / "offline"
+    for folder in (real.parent, real, real / "apt"):
+        folder.mkdir(mode=0o755)
+    (real / "manifest.json").touch(mode=0o644)
+    link.symlink_to(real)
+    real.parent.chmod(0o1777)
+    assert offline.writable(str(link)) == []
+    real.parent.chmod(0o777)
+    assert offline.writable(str(link)) == [str(real.parent)]
+
+
+def test_weights_and_wheels_may_belong_to_anybody(top: Path) -> None:
+    for name in ("wheels", "weights", "wheels/tool-1.0-py3-none-any.whl"):
+        (top / name).chmod(0o777)
+    assert offline.findings(str(top), "debian 13 x86_64") == []

@@ -24,6 +24,7 @@ case "$*" in
 EOF
     done
     echo '</nvidia_smi_log>';;
+  -L) [ ! -e loads ] || { mkdir -p ../proc/driver/nvidia; echo "NVRM version: ..." > ../proc/driver/nvidia/version; };;
   "-i "*" -pm 1") echo Enabled > mode-$2;;
   "-i "*" -pm 0") echo Disabled > mode-$2;;
   "-i 1 -pl 599") echo "Provided power limit 599.00 W is not applied"; exit 1;;
@@ -198,6 +199,15 @@ def test_before_the_driver_is_there_its_settings_wait(machine):
     (machine.root / "proc/driver/nvidia/version").unlink()
     assert machine.run("[host]\nshm=4096\npersistence_mode=1\n") == 0
     assert (machine.shm["size"], machine.read("smi/mode-0")) == ("4096", "Disabled")
+
+
+def test_a_boot_loads_the_driver_for_its_settings_only(machine):
+    machine.write("smi/loads", "")
+    (machine.root / "proc/driver/nvidia/version").unlink()
+    assert machine.run("[host]\nshm=4096\n") == 0
+    assert not (machine.root / "smi/asked").exists()
+    assert machine.run("[host]\npersistence_mode=1\n") == 0
+    assert machine.read("smi/mode-0") == "Enabled"
 
 
 def test_a_gpu_that_is_gone_keeps_nothing_from_being_given_back(machine):

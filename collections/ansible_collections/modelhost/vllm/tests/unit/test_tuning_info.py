@@ -28,6 +28,7 @@ def ask(call, monkeypatch):
             "/proc/meminfo": "MemTotal:       25276510 kB\nHugepagesize:       2048 kB\n", "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz ro quiet\n",
             "/boot/grub/grub.cfg": MENU, **(texts or {})}
         monkeypatch.setattr(tuning_info, "text_of", lambda path: texts.get(path, ""))
+        monkeypatch.setattr(tuning_info, "VFIO", "/nowhere")
         monkeypatch.setattr(tuning_info, "initramfs_is_older", lambda: False)
         monkeypatch.setattr(tuning_info.AnsibleModule, "get_bin_path", lambda self, name: name if name in programs else None)
         monkeypatch.setattr(systemd, "show", lambda names, properties: {names[0]: unit})
@@ -104,3 +105,29 @@ def test_the_initramfs_is_rebuilt_with_the_options(ask):
     assert ask(wish, {MODPROBE: text})["initramfs"] is True
     assert ask(wish, {MODPROBE: text}, {MODPROBE: text})["initramfs"] is False
     assert ask(wish, {MODPROBE: text}, programs=("update-grub",))["initramfs"] is False
+
+
+def test_a_reason_that_is_no_longer_true_is_taken_back(ask):
+    marker = "kernel arguments that are still in /proc/cmdline: iommu=pt\n"
+    assert ask({}, {}, {MARKER: marker, "/proc/cmdline": "ro iommu=pt\n"}) == {**AS_WISHED, "marker": marker}
+    assert ask({}, {}, {MARKER: marker}) == {**AS_WISHED, "marker_differs": True}
+
+
+def test_no_driver_is_loaded_by_asking(ask, monkeypatch, tmp_path):
+    def run(*words):
+        raise AssertionError(words)
+
+    monkeypatch.setattr(tuning, "PROC", str(tmp_path))
+    monkeypatch.setattr(tuning, "run", run)
+    tuning.gpus.cache_clear()
+    found = ask({"power_limit": 450, "persistence_mode": True}, {CONF: "[host]\npersistence_mode=1\npower_limit=450\n"})
+    assert (found["findings"], found["waits"]) == ([], ["persistence_mode", "power_limit"])
+
+
+@pytest.mark.case("H5")
+def test_devices_of_virtual_machines_stay_apart(tmp_path, monkeypatch, call):
+    for name in ("0000:05:00.1", "0000:05:00.0", "bind", "new_id"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(tuning_info, "VFIO", str(tmp_path))
+    (said,) = call(tuning_info, wish={**NOTHING, "acs_redirect_off": True}, files=ABSENT)["findings"]
+    assert said.startswith("modelhost_tuning.acs_redirect_off: 0000:05:00.0, 0000:05:00.1: held by vfio-pci")

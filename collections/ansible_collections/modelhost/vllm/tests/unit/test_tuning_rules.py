@@ -18,11 +18,11 @@ NOTHING = {
     "shm": "", "hugepages": 0, "sysctl": {}, "persistence_mode": False, "power_limit": 0, "acs_redirect_off": False, "kernel_arguments": [],
     "module_options": {}}
 HOST = {
-    "memory": 512 * 10**9, "hugepage": 2 * 2**20, "unknown_sysctls": [], "gpus": [{"min": "300", "max": "600"}] * 2, "lockdown": "",
+    "memory": 512 * 10**9, "hugepage": 2 * 2**20, "unknown_sysctls": [], "gpus": [{"min": "300", "max": "600"}] * 2, "lockdown": "", "vfio": [],
     "cmdline": ["BOOT_IMAGE=/vmlinuz", "ro", "quiet"], "grub": True, "options": {}}
 GRUB = '#\n# Ansible managed\n#\nGRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu=pt pcie_aspm=off"\n'
 MODPROBE = "#\n# Ansible managed\n#\noptions nvidia_uvm uvm_disable_hmm=1\noptions nvidia NVreg_A=1 NVreg_B=x\n"
-EMPTY = {rules.GRUB: "", rules.MODPROBE: ""}
+EMPTY = {rules.GRUB: "", rules.MODPROBE: "", rules.MARKER: ""}
 
 
 @pytest.mark.parametrize(("wish", "expected"), [
@@ -92,6 +92,10 @@ EACH = "write a limit that each GPU can keep"
     ({"acs_redirect_off": True}, {"lockdown": "integrity"},
      ["modelhost_tuning.acs_redirect_off: this kernel is locked down (integrity, as with Secure Boot) and lets nobody write to the bridges: "
       "switch ACS off in the firmware's settings, or Secure Boot"]),
+    ({"acs_redirect_off": True}, {"vfio": ["0000:05:00.0", "0000:05:00.1"]},
+     ["modelhost_tuning.acs_redirect_off: 0000:05:00.0, 0000:05:00.1: held by vfio-pci for a virtual machine, which ACS keeps apart from the "
+      "other devices: remove the line"]),
+    ({}, {"vfio": ["0000:05:00.0"]}, []),
     ({"kernel_arguments": ["iommu=pt", "quiet"]}, {"grub": False},
      ["modelhost_tuning.kernel_arguments: this host was not started by GRUB, the one boot loader that is set up here: add 'iommu=pt' to the "
       "kernel command line by hand and reboot; what is in /proc/cmdline is not asked for again"]),
@@ -117,25 +121,45 @@ UVM = {"nvidia_uvm": {"uvm_disable_hmm": 1}}
     ({"module_options": {"nvidia": {"NVreg_RegistryDwords": "A=1;B=2"}}}, {},
      {"options": {"nvidia": {"NVreg_RegistryDwords": '"A=1;B=2"'}}}, []),
     ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia_uvm": {"uvm_disable_hmm": "Y"}}},
-     ["options that the loaded kernel module nvidia_uvm was given: uvm_disable_hmm"]),
+     ["options that the loaded kernel module nvidia_uvm was given: uvm_disable_hmm=1"]),
     ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia_uvm": {"uvm_disable_hmm": "N"}}}, []),  # written, never booted
     ({}, {rules.MODPROBE: MODPROBE}, {"options": {"nvidia": {"NVreg_A": "1"}}},
-     ["options that the loaded kernel module nvidia was given: NVreg_A NVreg_B"]),
+     ["options that the loaded kernel module nvidia was given: NVreg_A=1 NVreg_B=x"]),
 ])
 def test_why_a_reboot_is_needed(wish, before, host, expected):
     assert rules.reboot_reasons({**NOTHING, **wish}, {**EMPTY, **before}, {**HOST, **host}) == expected
 
 
-@pytest.mark.parametrize(("reasons", "before", "files_change", "expected"), [
-    (["a"], "", True, "a\n"),
-    (["a"], "a\n", False, "a\n"),
-    ([], "a\n", False, "a\n"),  # the second run knows no more of what was taken out; the boot has not come yet
-    (["b"], "a\n", False, "a\nb\n"),
-    ([], "a\n", True, ""),  # wished and unwished between two boots
-    ([], "", False, ""),
+STILL = "kernel arguments that are still in /proc/cmdline: iommu=pt pcie_aspm=off"
+GIVEN_UVM = "options that the loaded kernel module nvidia_uvm was given: uvm_disable_hmm=1"
+GIVEN_NVIDIA = "options that the loaded kernel module nvidia was given: NVreg_A=1 NVreg_B=x"
+SEEN = {
+    "cmdline": ["quiet", "iommu=pt", "pcie_aspm=off"],
+    "options": {"nvidia_uvm": {"uvm_disable_hmm": "Y"}, "nvidia": {"NVreg_A": "1"}}}
+
+
+@pytest.mark.parametrize(("wish", "before", "host", "expected"), [
+    # the files know no more of what was taken out, and the boot has not come yet
+    ({}, {}, {}, [STILL, GIVEN_UVM, GIVEN_NVIDIA]),
+    # something else is taken out now
+    ({}, {rules.GRUB: 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT quiet"\n'}, {},
+     [STILL.replace("iommu", "quiet iommu"), GIVEN_UVM, GIVEN_NVIDIA]),
+    # wished again
+    ({"kernel_arguments": ["iommu=pt"], "module_options": UVM}, {}, {}, [STILL.replace("iommu=pt ", ""), GIVEN_NVIDIA]),
+    # loaded again by hand, without the options; the one that the module does not show cannot be known
+    ({}, {}, {"options": {"nvidia_uvm": {"uvm_disable_hmm": "N"}, "nvidia": {"NVreg_A": "0"}}},
+     [STILL, GIVEN_NVIDIA.replace("NVreg_A=1 ", "")]),
+    ({}, {}, {"cmdline": ["quiet"], "options": {}}, []),
 ])
-def test_the_marker(reasons, before, files_change, expected):
-    assert rules.marker(reasons, before, files_change) == expected
+def test_a_reason_stays_as_long_as_it_is_true(wish, before, host, expected):
+    marker = "".join(line + "\n" for line in (STILL, GIVEN_UVM, GIVEN_NVIDIA))
+    assert rules.reboot_reasons({**NOTHING, **wish}, {**EMPTY, rules.MARKER: marker, **before}, {**HOST, **SEEN, **host}) == expected
+
+
+@pytest.mark.parametrize("reason", [
+    "kernel arguments that are not in /proc/cmdline yet: iommu=pt", "options of the loaded kernel module nvidia that are not set yet: NVreg_A=1"])
+def test_a_reason_that_the_wish_gave_goes_with_it(reason):
+    assert rules.reboot_reasons(NOTHING, {**EMPTY, rules.MARKER: reason + "\n"}, {**HOST, **SEEN}) == []
 
 
 def test_what_the_files_say_is_read_back():
