@@ -6,7 +6,7 @@ import pytest
 
 BOTH = {"source": "nvidia", "versions": ["12.8", "13.0"], "selected": "13.0"}
 WHEELS = {"source": "pypi", "versions": ["13.0"], "selected": "13.0"}
-KEYRING, SOURCE = "/etc/apt/keyrings/nvidia.gpg", "/etc/apt/sources.list.d/nvidia.sources"
+KEYRING, SOURCE = "/etc/apt/keyrings/modelhost-nvidia.gpg", "/etc/apt/sources.list.d/modelhost-nvidia.sources"
 
 
 @contextmanager

@@ -42,6 +42,39 @@ def installed(host):
     return set(host.check_output("dpkg-query --show --showformat='${Package} ${db:Status-Want} ${db:Status-Status}\\n'").splitlines())
 
 
+def held(host):
+    return set(host.check_output("apt-mark showhold").split())
+
+
+@contextmanager
+def serving(host):
+    """A unit by the name of a model's that modelhost did not write."""
+    host.check_output("systemd-run --unit=vllm-busy sleep infinity")
+    try:
+        yield
+    finally:
+        host.check_output("systemctl stop vllm-busy")
+
+
+@contextmanager
+def operators_own(host):
+    """A package with a name as the driver's, installed later and held by the operator, and one that is there since that recommends it."""
+    host.check_output("""
+        build() {
+            mkdir -p /tmp/$1/DEBIAN
+            printf 'Package: %s\nVersion: 1.18.0-1\nArchitecture: all\nMaintainer: site\nDescription: site\n%s' "$1" "$2" > /tmp/$1/DEBIAN/control
+            dpkg-deb --build /tmp/$1 && dpkg --install /tmp/$1.deb && rm -r /tmp/$1 /tmp/$1.deb
+        }
+        build site-extra '' && build nvidia-container-toolkit 'Recommends: site-extra
+'
+        apt-mark auto site-extra
+    """)
+    try:
+        yield {"nvidia-container-toolkit", "site-extra"}
+    finally:
+        host.check_output("apt-mark unhold nvidia-container-toolkit && dpkg --purge nvidia-container-toolkit site-extra")
+
+
 @contextmanager
 def away(host, *paths):
     for path in paths:
@@ -71,7 +104,7 @@ def driver(overlay):
 @pytest.mark.case("H1")
 def test_every_package_has_the_pinned_version_and_is_held(host):
     assert versions(host) == pinned_at(PINNED)
-    assert set(PACKAGES) <= set(host.check_output("apt-mark showhold").split())
+    assert set(PACKAGES) <= held(host)
 
 
 def test_it_answers(host):
@@ -149,13 +182,12 @@ def test_the_pin_moves_the_driver(controller, driver, host, moved):
         assert host.file(MARKER).content_string == f"driver {PINNED} is installed, {NEWER} is loaded\n"
         assert "changed=1 " in controller.plays(DRIVER, "-e", "reboot_allowed=true").said  # the reboot
         assert versions(host) == pinned_at(PINNED)
-    assert set(PACKAGES) <= set(host.check_output("apt-mark showhold").split())
+    assert set(PACKAGES) <= held(host)
     assert not host.file(MARKER).exists
 
 
 def test_nothing_moves_below_a_model(controller, driver, host):
-    host.check_output("systemd-run --unit=vllm-busy sleep infinity")
-    try:
+    with serving(host):
         refused = controller.play(DRIVER, overlay=driver(version=NEWER))
         assert refused.returncode != 0
         assert "vllm-busy.service is loading or serving, and this would change the driver under it. Nothing was changed." in refused.said
@@ -163,20 +195,40 @@ def test_nothing_moves_below_a_model(controller, driver, host):
         assert versions(host) == pinned_at(PINNED)
         assert f"Pin: version {PINNED}-*" in host.file(PIN).content_string
         assert "changed=0" in controller.plays(DRIVER).said  # nothing to change is nothing to refuse
-    finally:
-        host.check_output("systemctl stop vllm-busy")
+        refused = controller.play(DRIVER, "-e", "driver_wanted=false")
+        assert refused.returncode != 0
+        assert "vllm-busy.service is loading or serving. The driver stays" in refused.said
+        said = controller.plays("teardown", "--check").said  # where it is not stopped first
+        assert "vllm-busy.service is loading or serving: the driver goes only after it was stopped." in said
+        assert versions(host) == pinned_at(PINNED)
+        assert host.file(PIN).exists
+        assert set(PACKAGES) <= held(host)
+
+
+def test_the_operators_packages_stay_as_they_are(controller, host):
+    """A container runtime's toolkit, and what it recommends."""
+    with operators_own(host) as own:
+        assert "changed=0" in controller.plays(DRIVER).said
+        host.check_output("apt-mark hold nvidia-container-toolkit")
+        before = held(host)
+        controller.plays(DRIVER, "-e", "driver_wanted=false")
+        assert held(host) == before - set(PACKAGES)
+        assert own <= {row.split()[0] for row in installed(host)}
+    controller.plays(DRIVER, "-e", "reboot_allowed=true")
 
 
 def test_removal_leaves_the_host_as_it_was(controller, host):
     """Removed, installed and removed: the second removal leaves what the first has left, and the first nothing of NVIDIA."""
     controller.plays(DRIVER, "-e", "driver_wanted=false")
-    kept = {
-        "/etc/apt/preferences.d/nvidia-repository", "/etc/apt/keyrings/nvidia.gpg", "/etc/apt/sources.list.d/nvidia.sources"}  # its own role's
+    kept = {  # its own role's
+        "/etc/apt/preferences.d/modelhost-nvidia-repository", "/etc/apt/keyrings/modelhost-nvidia.gpg",
+        "/etc/apt/sources.list.d/modelhost-nvidia.sources"}
     before = files(host), installed(host)
+    kept.add("/usr/include/drm/nouveau_drm.h")  # the compiler's
     assert {path for path in before[0] if "nvidia" in path.lower() or "nouveau" in path.lower()} - kept == set()
     assert not {row.split()[0] for row in before[1]} & {*PACKAGES, "linux-headers-" + host.check_output("uname -r")}
-    assert [name for name in host.check_output("apt-mark showhold").split() if not name.startswith(("cuda-", "lib"))] == []
-    assert "changed=0" in controller.plays(DRIVER, "-e", "driver_wanted=false").said
+    with serving(host):
+        assert "changed=0" in controller.plays(DRIVER, "-e", "driver_wanted=false").said  # nothing to remove is nothing to refuse
     controller.plays(DRIVER, "-e", "reboot_allowed=true")
     controller.plays(DRIVER, "-e", "driver_wanted=false")
     assert (files(host), installed(host)) == before

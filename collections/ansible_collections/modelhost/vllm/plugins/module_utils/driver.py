@@ -14,6 +14,8 @@ Facts = dict[str, Any]
 _EXACT = re.compile(r"\d{3,}(\.\d+){1,2}\Z")
 # A name of dpkg with a driver's branch in it: nvidia-dkms-580-open
 _BRANCH = re.compile(r"-(\d{3})(?=-|\Z)")
+# And the release of a kernel, which may look like one: 5.15.0-164-generic
+_RELEASE = re.compile(r"-\d+\.\d+\.\d+-\d+.*")
 _MODULE_PACKAGES = ("nvidia-*dkms*", "nvidia-kernel-*dkms*", "linux-modules-nvidia-*")
 
 
@@ -50,7 +52,8 @@ def driver_plan(
         "install": [f"{name}={version}-*" for name in sorted({*exact, *behind})] + free,
         "missing": sorted({*missing, *behind}),
         "superseded": sorted(name for name in family if name not in exact + free and _other_branch(name, branch)),
-        "hold": sorted(name for name in family if installed[name]["want"] != "hold"),
+        "hold": sorted(name for name in family if installed[name]["want"] != "hold" and (
+            name in exact + free or has_version(installed[name]["version"], version))),
         "enrol": enrol,
     }
 
@@ -96,7 +99,7 @@ def names(rule: dict[str, Any], modules: str, facts: Facts, installed: dict[str,
 
 def headers_of(installed: Iterable[str]) -> list[str]:
     """The header packages that follow the kernel packages of the host, so that dkms builds for the next kernel too."""
-    follows = (re.fullmatch(r"linux-image-([a-z].*)", name) for name in installed)
+    follows = (re.fullmatch(r"linux-image-(?!unsigned-|extra-)([a-z].*)", name) for name in installed)
     return sorted("linux-headers-" + match.group(1) for match in follows if match and not match.group(1).endswith("dbg"))
 
 
@@ -129,7 +132,7 @@ def _offers(offered: dict[str, list[str]], name: str, version: str) -> bool:
 
 
 def _other_branch(name: str, branch: int) -> bool:
-    match = _BRANCH.search(name)
+    match = _BRANCH.search(_RELEASE.sub("", name))
     return match is not None and int(match.group(1)) != branch
 
 

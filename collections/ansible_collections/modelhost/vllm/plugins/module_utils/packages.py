@@ -8,16 +8,16 @@ from typing import Any, Iterable
 
 Record = dict[str, list[str]]
 
-# apt counts what is only recommended as needed, and what is held too. A package that came with ours is not needed because an older one
+# apt counts what is only recommended as needed, and what is held too. A package that came with ours is not needed because another one
 # recommends it, nor because we held it.
 ONLY_DEPENDS = [
     "-o", "APT::AutoRemove::RecommendsImportant=false", "-o", "APT::AutoRemove::SuggestsImportant=false", "-o", "APT::Ignore-Hold=true"]
 
 
-def parse_installed(text: str) -> list[str]:
-    """Names in `dpkg-query --show --showformat='${Package} ${db:Status-Status}\\n'` of what is unpacked on the host, in order, once each."""
+def parse_installed(text: str) -> dict[str, bool]:
+    """What is unpacked on the host, by name whether it is held, from rows of ${Package} ${db:Status-Want} ${db:Status-Status}."""
     rows = (line.split() for line in text.splitlines())
-    return sorted({row[0] for row in rows if len(row) == 2 and row[1] not in ("not-installed", "config-files")})
+    return {row[0]: row[1] == "hold" for row in rows if len(row) == 3 and row[2] not in ("not-installed", "config-files")}
 
 
 def parse_simulation(text: str) -> list[str]:
@@ -25,10 +25,10 @@ def parse_simulation(text: str) -> list[str]:
     return sorted(set(re.findall(r"^(?:Remv|Purg) (\S+)", text, re.MULTILINE)))
 
 
-def remember(record: Record | None, wanted: Iterable[str], installed: Iterable[str]) -> Record:
-    """The record after `wanted` are asked for. What the host had before the first time never changes."""
-    asked = set(wanted) | set(record["asked"] if record else ())
-    return {"asked": sorted(asked), "had": record["had"] if record else sorted(installed)}
+def remember(record: Record | None, wanted: Iterable[str], held: Iterable[str], installed: Iterable[str]) -> Record:
+    """The record after `wanted` are asked for and `held` are held. What the host had before the first time never changes."""
+    before = record or {"asked": [], "held": [], "had": sorted(installed)}
+    return {"asked": sorted({*before["asked"], *wanted}), "held": sorted({*before["held"], *held}), "had": before["had"]}
 
 
 def candidates(record: Record, installed: Iterable[str], others: Iterable[Record]) -> tuple[list[str], list[str]]:
@@ -40,4 +40,4 @@ def candidates(record: Record, installed: Iterable[str], others: Iterable[Record
 
 def show(record: Record | None) -> dict[str, Any]:
     """A record for a diff: what the host had is long, and never differs."""
-    return {"asked": record["asked"]} if record else {}
+    return {"asked": record["asked"], "held": record["held"]} if record else {}

@@ -93,7 +93,8 @@ def test_fabric_manager_only_with_nvswitch() -> None:
 
 def test_headers_follow_the_kernel_of_the_host() -> None:
     """Else dkms has none for the next kernel, and the host boots it without a driver."""
-    dpkg = "linux-image-cloud-amd64 6.12.48-1 install installed\nlinux-image-6.12.48+deb13-cloud-amd64-dbg 6.12.48-1 install installed\n"
+    dpkg = "".join(f"linux-image-{name} 6.12.48-1 install installed\n" for name in (
+        "cloud-amd64", "6.12.48+deb13-cloud-amd64-dbg", "unsigned-6.8.0-51-generic", "extra-virtual"))
     assert plan(facts("Ampere"), dpkg=dpkg)["packages"][-2:] == ["linux-headers-6.12.48+deb13-amd64", "linux-headers-cloud-amd64"]
     assert plan(facts("Ampere"), "Ubuntu 24.04", dpkg=dpkg, source="distribution")["packages"][-1].startswith("linux-modules-nvidia-")
 
@@ -190,7 +191,8 @@ def test_another_version_takes_along_what_only_came_with_it() -> None:
 
 def test_packages_of_another_branch_are_superseded() -> None:
     dpkg = "".join(f"{name} 575.57.08-0ubuntu1 hold installed\n" for name in (
-        "libnvidia-compute-575", "nvidia-dkms-575-open", "nvidia-modprobe", "linux-modules-nvidia-575-open-6.8.0-51-generic"))
+        "libnvidia-compute-575", "nvidia-dkms-575-open", "nvidia-modprobe", "linux-modules-nvidia-575-open-6.8.0-51-generic",
+        "linux-modules-nvidia-580-open-5.15.0-164-generic", "linux-signatures-nvidia-5.15.0-164-generic"))
     assert plan(facts("Blackwell"), "Ubuntu 24.04", dpkg=dpkg)["superseded"] == [
         "libnvidia-compute-575", "linux-modules-nvidia-575-open-6.8.0-51-generic", "nvidia-dkms-575-open"]
 
@@ -254,6 +256,24 @@ xserver-xorg-video-nouveau libcuda1-villa openssl mokutil libnvme1 python3-nvidi
 def test_every_package_of_the_driver_is_held_and_left_out_of_upgrades(name: str) -> None:
     assert plan(facts(), dpkg=f"{name} 580.105.08-1 install installed\n")["hold"] == [name]
     assert any(re.match(expression, name) for expression in BLACKLIST)
+
+
+@pytest.mark.parametrize(("row", "hold"), [
+    ("nvidia-container-toolkit 1.18.0-1 install", []),
+    ("libnvidia-container1 1.18.0-1 install", []),
+    ("cuda-keyring 1.1-1 install", []),
+    ("cuda-toolkit-13-0 13.0.2-1 install", []),
+    ("nvidia-driver-cuda 580.105.08-1 hold", []),
+    ("nvidia-driver-cuda 590.48.01-1 install", ["nvidia-driver-cuda"]),
+    ("nvidia-settings 590.48.01-1 install", []),
+])
+def test_only_the_packages_of_this_driver_are_held(row: str, hold: list[str]) -> None:
+    assert plan(facts("Blackwell"), dpkg=f"{row} installed\n")["hold"] == hold
+
+
+def test_packages_of_the_distribution_with_a_version_of_their_own_are_held() -> None:
+    made = plan(facts("Ampere"), dpkg="nvidia-persistenced 550.54.14-1 install installed\n", source="distribution", version="550.163.01")
+    assert made["hold"] == ["nvidia-persistenced"]
 
 
 @pytest.mark.parametrize("name", STRANGERS)
