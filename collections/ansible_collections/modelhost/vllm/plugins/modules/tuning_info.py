@@ -76,10 +76,6 @@ grub:
   description: Whether GRUB's menu is older than the wishes.
   type: bool
   returned: when RV(findings) is empty
-initramfs:
-  description: Whether the initramfs is older than the options of the kernel modules.
-  type: bool
-  returned: when RV(findings) is empty
 start:
   description: Whether the unit has something to do, or is not active and enabled.
   type: bool
@@ -160,12 +156,6 @@ def look(module: AnsibleModule, before: dict[str, str]) -> dict:
     }
 
 
-def initramfs_is_older() -> bool:
-    """Whether an initramfs was made before the module options were written, say by a run that was killed in between."""
-    image = f"/boot/initrd.img-{os.uname().release}"
-    return os.path.isfile(image) and os.path.isfile(rules.MODPROBE) and os.path.getmtime(image) < os.path.getmtime(rules.MODPROBE)
-
-
 def plan(module: AnsibleModule, before: dict[str, str], host: dict) -> dict:
     wish, files = module.params["wish"], module.params["files"]
     differ = [path for path, text in files.items() if text != before[path]]
@@ -182,7 +172,6 @@ def plan(module: AnsibleModule, before: dict[str, str], host: dict) -> dict:
         "write": [path for path in differ if files[path]],
         "remove": [path for path in differ if not files[path]],
         "grub": rules.GRUB in differ or any(word not in menu for word in rules.fragment_words(files[rules.GRUB])),
-        "initramfs": bool(module.get_bin_path("update-initramfs")) and (rules.MODPROBE in differ or initramfs_is_older()),
         "start": bool(conf) and (bool(live) or idle or tuning.CONF in differ),
         "stop": loaded and not conf,
         "startable": loaded,

@@ -23,13 +23,12 @@ DONE = {"ActiveState": "active", "UnitFileState": "enabled", "LoadState": "loade
 def ask(call, monkeypatch):
     """The module's answer on a host with these texts (by path), this unit and this size of /dev/shm."""
 
-    def act(wish, files, texts=None, unit=IDLE, shm="2147483648", record=None, programs=("update-grub", "update-initramfs")):
+    def act(wish, files, texts=None, unit=IDLE, shm="2147483648", record=None, programs=("update-grub",)):
         texts = {
             "/proc/meminfo": "MemTotal:       25276510 kB\nHugepagesize:       2048 kB\n", "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz ro quiet\n",
             "/boot/grub/grub.cfg": MENU, **(texts or {})}
         monkeypatch.setattr(tuning_info, "text_of", lambda path: texts.get(path, ""))
         monkeypatch.setattr(tuning_info, "VFIO", "/nowhere")
-        monkeypatch.setattr(tuning_info, "initramfs_is_older", lambda: False)
         monkeypatch.setattr(tuning_info.AnsibleModule, "get_bin_path", lambda self, name: name if name in programs else None)
         monkeypatch.setattr(systemd, "show", lambda names, properties: {names[0]: unit})
         monkeypatch.setattr(tuning, "shm_size", lambda: shm)
@@ -42,7 +41,7 @@ def ask(call, monkeypatch):
 
 
 AS_WISHED = {
-    "findings": [], "changes": [], "write": [], "remove": [], "grub": False, "initramfs": False, "start": False, "stop": False,
+    "findings": [], "changes": [], "write": [], "remove": [], "grub": False, "start": False, "stop": False,
     "startable": False, "marker": "", "marker_differs": False, "waits": []}
 
 
@@ -97,14 +96,6 @@ def test_kernel_arguments_without_grub(ask):
     found = ask({"kernel_arguments": ["iommu=pt"]}, {GRUB: FRAGMENT}, programs=())
     assert list(found) == ["findings"]
     assert found["findings"][0].startswith("modelhost_tuning.kernel_arguments: this host was not started by GRUB")
-
-
-def test_the_initramfs_is_rebuilt_with_the_options(ask):
-    text = "options nvidia_uvm uvm_disable_hmm=1\n"
-    wish = {"module_options": {"nvidia_uvm": {"uvm_disable_hmm": 1}}}
-    assert ask(wish, {MODPROBE: text})["initramfs"] is True
-    assert ask(wish, {MODPROBE: text}, {MODPROBE: text})["initramfs"] is False
-    assert ask(wish, {MODPROBE: text}, programs=("update-grub",))["initramfs"] is False
 
 
 def test_a_reason_that_is_no_longer_true_is_taken_back(ask):
