@@ -10,6 +10,7 @@ description:
     asking an endpoint, and also for units that modelhost did not write. Models are the units C(vllm-*.service).
   - Busy is every state of C(systemctl show --property=ActiveState) but C(inactive) and C(failed). A unit that waits for its next restart is
     C(activating).
+options: {}
 author:
   - The modelhost authors
 attributes:

@@ -16,6 +16,7 @@ description:
   - Each command has half a minute. With a driver that hangs, C(nvidia-smi) cannot even be killed. It is not waited for then, and not run
     again.
   - Others than root learn less, since the kernel log and the configuration space of bridges are root's.
+options: {}
 author:
   - The modelhost authors
 attributes:

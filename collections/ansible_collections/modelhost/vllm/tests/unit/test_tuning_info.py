@@ -115,7 +115,6 @@ def test_no_driver_is_loaded_by_asking(ask, monkeypatch, tmp_path):
     assert (found["findings"], found["waits"]) == ([], ["persistence_mode", "power_limit"])
 
 
-@pytest.mark.case("H5")
 def test_devices_of_virtual_machines_stay_apart(tmp_path, monkeypatch, call):
     for name in ("0000:05:00.1", "0000:05:00.0", "bind", "new_id"):
         (tmp_path / name).touch()
