@@ -164,7 +164,7 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
       "on the controller."]),
     # Shapes
     ({"m": [own({})]}, ["modelhost_models: list given, a dict by name is needed: write each entry below its name"]),
-    ({"m/kimi-k25-int4": None}, [f"{KIMI}: None is not a dict: write its keys below it"]),
+    ({"m/kimi-k25-int4": None}, [f"{KIMI} is missing or empty: write its keys below it, as inventory/example does"]),
     # All at once
     ({"m/kimi-k25-int4/alias": None, "m/glm-5-gguf/alias": None},
      [f"{KIMI}.alias is empty: give it a value, or remove the line", "modelhost_models.glm-5-gguf.alias is empty: give it a value, or "

@@ -36,6 +36,8 @@ def unknown(variable: str, name: str, known: Iterable[str]) -> str:
 
 def spec_findings(path: str, value: Any, options: dict[str, dict[str, Any]]) -> list[str]:
     """Hold a dict against the options of a specification: keys unknown and missing, empty values, types, choices, to any depth."""
+    if value is None:
+        return [f"{path} is missing or empty: write its keys below it, as inventory/example does"]
     if not isinstance(value, dict):
         return [f"{path}: {value!r} is not a dict: write its keys below it"]
     found = [unknown(f"{path}.{key}", str(key), options) for key in value if key not in options]
@@ -51,7 +53,7 @@ def spec_findings(path: str, value: Any, options: dict[str, dict[str, Any]]) -> 
 
 def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]:
     if value is None:
-        return [f"{where} is empty: give it a value, or remove the line"]
+        return [f"{where} is empty: " + (_first_sentence(option) if option.get("required") else "give it a value, or remove the line")]
     wanted = option.get("type", "str")
     fits = isinstance(value, _TYPES[wanted]) and (isinstance(value, bool) <= (wanted in ("bool", "raw")))
     if not fits:
@@ -95,6 +97,9 @@ def catalogue_findings(
     """
     found: list[str] = []
     for variable, catalogue, options in (("modelhost_models", models, model_options), ("modelhost_engines", engines, engine_options)):
+        if catalogue is None:
+            found.append(f"{variable} is missing or empty: write each entry below its name, as inventory/example does")
+            continue
         if not isinstance(catalogue, dict):
             found.append(f"{variable}: {_type_of(catalogue)} given, a dict by name is needed: write each entry below its name")
             continue

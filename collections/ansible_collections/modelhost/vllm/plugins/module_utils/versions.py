@@ -12,7 +12,7 @@ import re
 from typing import Any, Dict, Iterator, List, Tuple
 
 from ansible_collections.modelhost.vllm.plugins.module_utils.findings import spec_findings
-from ansible_collections.modelhost.vllm.plugins.module_utils.host_findings import finding
+from ansible_collections.modelhost.vllm.plugins.module_utils.host_findings import SizeError, finding, parse_size
 
 Chain = Dict[str, Any]
 Finding = Dict[str, str]
@@ -145,6 +145,16 @@ def _gpu_shape(gpus: Dict[str, Any]) -> Iterator[str]:
     capability = gpus.get("compute_capability", "")
     if gpus["count"] > 0 and not _MAJOR_MINOR.match(capability):
         yield f"modelhost_gpus.compute_capability: {capability!r} is none: write it as NVIDIA does, such as '12.0'"
+    try:
+        sound = "memory" not in gpus or parse_size(gpus["memory"]) > 0
+    except SizeError:
+        sound = False
+    if not sound:
+        yield f"modelhost_gpus.memory: {gpus['memory']!r} is no size: write one such as 96GB or 96GiB, or remove the line"
+    if gpus.get("link_width", 16) not in (1, 2, 4, 8, 16):
+        yield f"modelhost_gpus.link_width: {gpus['link_width']} is no width of a PCIe link: write 1, 2, 4, 8 or 16, or remove the line"
+    if not 1 <= gpus.get("link_generation", 1) <= 7:
+        yield f"modelhost_gpus.link_generation: {gpus['link_generation']} is no generation of PCIe: write 1 to 7, or remove the line"
 
 
 def judge(chain: Chain) -> List[Finding]:

@@ -27,7 +27,7 @@ OPTIONS = {
     ({"port": 8000, "ratio": 0.5, "gpus": True, "weights": {"source": "wheel"}, "disks": [{"free": "1GB"}]}, []),
     ({}, ["m.port is missing: Port of vllm serve."]),
     ("text", ["m: 'text' is not a dict: write its keys below it"]),
-    (None, ["m: None is not a dict: write its keys below it"]),
+    (None, ["m is missing or empty: write its keys below it, as inventory/example does"]),
     ({"prot": 1, "port": 1},
      ["m.prot: 'prot' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, words. Did you mean 'port'?"]),
     ({"port": 1, "zzzzzz": 1}, ["m.zzzzzz: 'zzzzzz' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, "
@@ -35,7 +35,7 @@ OPTIONS = {
     ({"port": "8000"}, ["m.port: '8000' is str, int is needed: Port of vllm serve."]),
     ({"port": True}, ["m.port: True is bool, int is needed: Port of vllm serve."]),
     ({"port": 80.5}, ["m.port: 80.5 is float, int is needed: Port of vllm serve."]),
-    ({"port": None}, ["m.port is empty: give it a value, or remove the line"]),
+    ({"port": None}, ["m.port is empty: Port of vllm serve."]),
     ({"port": 1, "engine": 3}, ["m.engine: 3 is int, str is needed: Name of the engine."]),
     ({"port": 1, "plain": 3}, ["m.plain: 3 is int, str is needed: A text."]),
     ({"port": 1, "words": {"a": 1}}, ["m.words: {'a': 1} is dict, list is needed: Words."]),

@@ -203,6 +203,12 @@ WRONG = {
     # The machine
     "a compute capability without its point": ({"gpus/compute_capability": "sm_120"}, [
         "modelhost_gpus.compute_capability: 'sm_120' is none: write it as NVIDIA does, such as '12.0'"]),
+    "a size without a unit": ({"gpus/memory": "96 gigs"}, [
+        "modelhost_gpus.memory: '96 gigs' is no size: write one such as 96GB or 96GiB, or remove the line"]),
+    "a width that no link has": ({"gpus/link_width": 12}, [
+        "modelhost_gpus.link_width: 12 is no width of a PCIe link: write 1, 2, 4, 8 or 16, or remove the line"]),
+    "a generation that PCIe has not": ({"gpus/link_generation": 50}, [
+        "modelhost_gpus.link_generation: 50 is no generation of PCIe: write 1 to 7, or remove the line"]),
     "less than no GPU": ({"gpus/count": -1}, ["modelhost_gpus.count: -1 is no number of GPUs: write 0 or more"]),
     "GPUs without a compute capability": ({"gpus": {"count": 8}}, [
         "modelhost_gpus.compute_capability: '' is none: write it as NVIDIA does, such as '12.0'"]),
