@@ -3,8 +3,8 @@
 
     vendor_repository.py FOLDER SYSTEM...        such as debian13
 
-FOLDER then holds SYSTEM/ARCHITECTURE/{*.deb, Packages, Release, InRelease, KEY.pub}, and `fingerprint`, that of the key. The key is made
-once and kept in FOLDER/.key. Needs dpkg-deb and gpg.
+FOLDER then holds SYSTEM/ARCHITECTURE/{*.deb, Packages, Release, InRelease, KEY.pub}, SYSTEM.tar with the same, and
+`fingerprint`, that of the key. The key is made once and kept in FOLDER/.key. Needs dpkg-deb and gpg.
 
 What the packages bring is as little as the tests look at: a kernel module that modinfo reads and replay.py "loads" (installed for the
 running kernel after installation, as dkms does), an nvidia-smi that replays the recorded machine, a persistence daemon, toolkits whose nvcc
@@ -17,6 +17,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -183,6 +184,7 @@ def main(root: Path, systems: list[str]) -> None:
         build((control(f"linux-headers-{RELEASE}", "1"), {}), folder)
         index(folder)
         key.sign(folder, KEYS[system])
+        shutil.make_archive(str(root / system), "tar", root, system)
     (root / "fingerprint").write_text(key.fingerprint + "\n")
 
 
