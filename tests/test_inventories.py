@@ -78,7 +78,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/gpus": 8}, [f"{KIMI}.gpus: 8 is neither 'all' nor a list of different GPUs such as [0, 1]"]),
     ({"m/kimi-k25-int4/gpus": "0,1"}, [f"{KIMI}.gpus: '0,1' is neither 'all' nor a list of different GPUs such as [0, 1]"]),
     ({"m/kimi-k25-int4/gpus": [0, "1"]}, [f"{KIMI}.gpus: [0, '1'] is neither 'all' nor a list of different GPUs such as [0, 1]"]),
-    ({"m/kimi-k25-int4/gpus": None}, [f"{KIMI}.gpus is empty: give it a value, or remove the line"]),
+    ({"m/kimi-k25-int4/gpus": None},
+     [f"{KIMI}.gpus is empty: The GPUs that it takes, all or a list of their indexes. An empty list is a model on the processors."]),
     # Weights
     ({"m/kimi-k25-int4/weights/revision": "main"},
      [f"{KIMI}.weights.revision is 'main': write a commit of 40 hexadecimal digits, since a branch or a tag moves"]),

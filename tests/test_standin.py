@@ -343,7 +343,7 @@ def test_benchmark_measures_the_server(wheel, tmp_path, server):
     assert (result["completed"], result["failed"]) == (4, 0)
     assert (result["total_input_tokens"], result["total_output_tokens"]) == (64, 32)
     assert result["output_throughput"] > 0
-    assert 1 <= result["median_itl_ms"] <= result["p99_itl_ms"]
+    assert 0 < result["median_itl_ms"] <= result["p99_itl_ms"]
 
 
 @pytest.mark.case("C7")
