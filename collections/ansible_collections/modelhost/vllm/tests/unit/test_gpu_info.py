@@ -107,7 +107,7 @@ def test_nvlink_and_nvswitch(replay, call):
 def test_a_published_recording_with_a_process(replay, call):
     replay("rtx-pro-6000-maxq")
     (gpu,) = call(gpu_info)["gpus"]
-    assert gpu["processes"] == [{"pid": 116860, "name": "/root/src/llama.cpp/build/bin/llama-server", "memory_mib": 65710, "unit": ""}]
+    assert gpu["processes"] == [{"pid": 116860, "name": "/opt/llama.cpp/build/bin/llama-server", "memory_mib": 65710, "unit": ""}]
     assert (gpu["persistence_mode"], gpu["mig_mode"]) == (True, None)
     assert gpu["ecc"] == {"enabled": False, "uncorrected": None, "corrected": None}
     assert gpu["link"] == {"generation": 1, "generation_max": 4, "width": 16, "width_max": 16}
