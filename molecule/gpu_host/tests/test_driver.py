@@ -139,7 +139,9 @@ def test_neither_upgrade_moves_it(host):
 def test_unattended_upgrades_leave_it(host):
     """Debian's real unattended-upgrades, allowed to take packages from NVIDIA, with nothing but the blacklist in their way."""
     apt = "env DEBIAN_FRONTEND=noninteractive apt-get --assume-yes --quiet"
+    before = {row.split()[0] for row in installed(host)}
     host.check_output(f"{apt} install --no-install-recommends unattended-upgrades")
+    came = sorted({row.split()[0] for row in installed(host)} - before)
     host.check_output("echo 'Unattended-Upgrade::Origins-Pattern { \"origin=NVIDIA\"; };' > /etc/apt/apt.conf.d/60test")
     try:
         with away(host, PIN), unheld(host):
@@ -149,7 +151,7 @@ def test_unattended_upgrades_leave_it(host):
             host.check_output("unattended-upgrade")
         assert versions(host) == pinned_at(PINNED)
     finally:
-        host.check_output(f"rm /etc/apt/apt.conf.d/60test; {apt} purge unattended-upgrades; {apt} --purge autoremove")
+        host.check_output(f"rm /etc/apt/apt.conf.d/60test; {apt} purge {' '.join(came)}")
 
 
 @pytest.mark.case("H2")
