@@ -39,7 +39,7 @@ def gpu_info(controller):
     def ask():
         inventories = [f"--inventory={path}" for path in controller.inventories]
         command = ["ansible", "demo", *inventories, "--module-name=modelhost.vllm.gpu_info"]
-        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_FORCE_COLOR": "false"}
         said = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE, env=environment).stdout
         return json.loads(said.partition("=>")[2])
 

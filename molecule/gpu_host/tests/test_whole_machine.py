@@ -50,7 +50,8 @@ def test_a_lost_gpu_is_named_and_the_start_not_tried_again(controller, host, uni
 
 # What stays after a teardown, and belongs to nobody: logs, caches, apt's and systemd's own records.
 IGNORED = (
-    "/var/cache/", "/var/log/", "/var/lib/apt/lists/", "/var/lib/apt/extended_states", "/var/lib/dpkg/", "/var/lib/systemd/",
+    "/var/cache/", "/var/log/", "/var/lib/apt/lists/", "/var/lib/apt/extended_states", "/var/lib/apt/periodic/", "/var/lib/dpkg/",
+    "/var/lib/systemd/", "/var/lib/ucf/",
     "/var/lib/modelhost/benchmarks/", "/var/lib/modelhost/weights/", "/root/", "/home/",
 )
 CHANGED = (
