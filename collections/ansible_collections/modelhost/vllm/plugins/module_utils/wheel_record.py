@@ -10,13 +10,16 @@
 
 `files` are the files that an installer takes from the wheel as they are, below the environment. `others` are the rows that the digest does
 not cover, since an installer adds or rewrites the file, or since there is no hash: RECORD itself and its neighbours (`INSTALLER_FILES`),
-byte code, everything below bin/, rows without a hash that can be trusted. Whoever edits such a row leaves the digest as it is, so that what
-a digest says is only what is in `files`; a manifest has hashes of the others ("files" and "scripts" of it). `script_body` is what a
-script of a wheel keeps when it is installed.
+byte code, everything below bin/, rows without a hash that can be trusted. Whoever edits such a row leaves the digest as it is: a digest
+vouches for what is in `files` and for nothing else. A manifest has the hashes of those others that are the wheel's ("files" and "scripts").
+`script_body` is what a script of a wheel keeps when it is installed. `of_installer` are the places that no wheel vouches for.
+
+A RECORD may name a file that its wheel has not. uv drops that row and pip keeps it: a manifest has the place with [] in "files", and its
+digest is one without it, so that an installed RECORD is compared without these places too.
 
 Sources: "Recording installed projects" (https://packaging.python.org/en/latest/specifications/recording-installed-packages/) for RECORD,
 "Binary distribution format" (https://packaging.python.org/en/latest/specifications/binary-distribution-format/) for wheels and their .data,
-pip 23.2 and uv 0.13 for what they add and rewrite, and where headers go.
+and pip 23.2 and uv 0.13 for what they add and rewrite, and where headers go.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def site_packages(python: str) -> str:
 
 
 def place(path: str, dist_info: str, python: str) -> str:
-    """Where the file of a row lies below the environment; it begins with "../" where that is outside.
+    """Where the file of a row lies below the environment; it begins with "../" or "/" where that is outside.
 
     The row may be of a wheel, relative to its root, which becomes site-packages, or of an installed RECORD, relative to site-packages.
     Headers of a wheel go where uv puts them; pip writes the name as it was asked for ("My_Pkg" for "my-pkg").
@@ -104,13 +107,9 @@ def hexadecimal(record_hash: str) -> str:
 
 
 def of_installer(path: str, dist_info: str, python: str) -> bool:
-    """Whether an installer adds or rewrites the file, by its place below the environment."""
+    """Whether an installer writes this file whatever the wheel has: its notes in .dist-info, and byte code. By place."""
     folder, name = posixpath.split(path)
-    return (
-        (folder == posixpath.join(site_packages(python), dist_info) and name in INSTALLER_FILES)
-        or path.startswith("bin/")
-        or name.endswith(".pyc")
-    )
+    return name.endswith(".pyc") or (folder == posixpath.join(site_packages(python), dist_info) and name in INSTALLER_FILES)
 
 
 def _placed(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str]:
@@ -121,12 +120,16 @@ def _placed(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str]
     return {path: max(values) if len(values - {""}) == 1 else "" for path, values in sorted(hashes.items())}
 
 
+def _not_covered(path: str, dist_info: str, python: str) -> bool:
+    return path.startswith("bin/") or of_installer(path, dist_info, python)
+
+
 def normalised(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str]:
     """The files that are installed as they are in the wheel, by their place below the environment, each with its hash."""
     return {
         path: value
         for path, value in _placed(found, dist_info, python).items()
-        if value and not of_installer(path, dist_info, python)
+        if value and not _not_covered(path, dist_info, python)
     }
 
 
@@ -135,7 +138,7 @@ def left_out(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str
     return {
         path: value
         for path, value in _placed(found, dist_info, python).items()
-        if not value or of_installer(path, dist_info, python)
+        if not value or _not_covered(path, dist_info, python)
     }
 
 
@@ -155,8 +158,13 @@ def _common(path: str, dist_info: str, python: str) -> str:
     return "environment/" + path
 
 
-def rewritten(content: bytes) -> bool:
-    """Whether an installer replaces the first line of this script (below .data/scripts of a wheel)."""
+def script(path: str, dist_info: str) -> bool:
+    """Whether a file of a wheel is one of its scripts, by its path in the wheel."""
+    return path.startswith(dist_info[: -len(".dist-info")] + ".data/scripts/")
+
+
+def for_python(content: bytes) -> bool:
+    """Whether an installer replaces the first line of a wheel's script by one that names the environment's interpreter."""
     return content.startswith(b"#!python")
 
 
