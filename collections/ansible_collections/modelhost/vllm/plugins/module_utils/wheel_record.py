@@ -144,7 +144,8 @@ def left_out(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str
 
 def digest(files: Dict[str, str], dist_info: str, python: str) -> str:
     """The sha256 of what `normalised` gave. It does not depend on Python's version, nor on how pip or uv spell the folder of headers."""
-    return hashlib.sha256(json.dumps({_common(path, dist_info, python): files[path] for path in files}, sort_keys=True).encode()).hexdigest()
+    common = {_common(path, dist_info, python): value for path, value in files.items()}
+    return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
 
 
 def _common(path: str, dist_info: str, python: str) -> str:
