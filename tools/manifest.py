@@ -9,10 +9,10 @@ in the folder WHEELS that an installer prefers on x86_64 with this Python and gl
     schema        1
     lock_sha256   of LOCK
     python        "3.12"
-    wheels        by the distribution's normal name: version; wheel, its file name; sha256, of that file; record, the digest of its RECORD
-                  (module_utils/wheel_record.py); files, how many are in it
-    files         by path below the environment: sha256 of what may be there, one for each wheel that brings other content. Which paths: those
-                  that a wheel's RECORD has no hash or a wrong one of, those below bin/, and those that two wheels bring with different
+    wheels        by the distribution's normal name: version; wheel, its file name; sha256, of that file; record, the digest of its
+                  RECORD (module_utils/wheel_record.py); files, how many it brings
+    files         by path below the environment: sha256 of what may be there, one for each wheel that brings other content. Which paths:
+                  those that a wheel's RECORD has no hash or a wrong one of, those below bin/, and those that two wheels bring with different
                   content, where the order of installation decides. [] is a file that a RECORD names and its wheel has not.
     scripts       by path below the environment: likewise, for scripts whose first line the installer writes; sha256 of the rest
 
@@ -23,6 +23,7 @@ Every file of every wheel is held by this, except byte code and what the install
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -89,32 +90,55 @@ def dist_info_of(archive: zipfile.ZipFile, path: Path) -> str:
     raise Unusable(f"{path.name}: no .dist-info of {name} {version} in it")
 
 
+def digests_of_members(archive: zipfile.ZipFile, path: Path, dist_info: str) -> dict[str, dict[str, str]]:
+    """Digests of every file of a wheel, by algorithm and its path in the wheel; with "body" of a script that an installer rewrites.
+
+    They are kept beside the wheel, since the engine's locks for other Pythons are largely of the same wheels.
+    """
+    kept = path.with_name(f"{path.name}.json")
+    with contextlib.suppress(OSError, ValueError):
+        sha256, found = json.loads(kept.read_text(encoding="utf-8"))
+        if sha256 == sha256_of(path):
+            return found
+    rows = wheel_record.rows(archive.read(f"{dist_info}/RECORD").decode("utf-8"))
+    algorithms = {row.path: wheel_record.hexadecimal(row.hash).partition(":")[0] for row in rows}
+    found = {}
+    for member in archive.infolist():
+        if member.is_dir():
+            continue
+        with archive.open(member) as stream:
+            found[member.filename] = digests(stream, {"sha256", algorithms.get(member.filename) or "sha256"})
+        if wheel_record.script(member.filename, dist_info) and wheel_record.for_python(content := archive.read(member)):
+            found[member.filename]["body"] = hashlib.sha256(wheel_record.script_body(content)).hexdigest()
+    kept.write_text(json.dumps([sha256_of(path), found]), encoding="utf-8")
+    return found
+
+
 def read_wheel(path: Path, python: str) -> Wheel:
-    """Hash every file of a wheel and compare it with the wheel's RECORD."""
+    """Compare every file of a wheel with the wheel's RECORD."""
     with zipfile.ZipFile(path) as archive:
         dist_info = dist_info_of(archive, path)
         rows = wheel_record.rows(archive.read(f"{dist_info}/RECORD").decode("utf-8"))
-        recorded = wheel_record.normalised(rows, dist_info, python)
-        name, version = parse_wheel_filename(path.name)[:2]
-        wheel = Wheel(name, str(version), path.name, sha256_of(path))
-        for member in archive.infolist():
-            place = wheel_record.place(member.filename, dist_info, python)
-            if place.startswith(("../", "/")):
-                raise Unusable(f"{path.name}: {member.filename!r} leaves the environment")
-            if member.is_dir() or wheel_record.of_installer(place, dist_info, python):
-                continue
-            if wheel_record.script(member.filename, dist_info) and wheel_record.for_python(content := archive.read(member)):
-                wheel.scripts[place] = hashlib.sha256(wheel_record.script_body(content)).hexdigest()
-                continue
-            algorithm, _colon, expected = recorded.get(place, "sha256:").partition(":")
-            with archive.open(member) as stream:
-                found = digests(stream, {"sha256", algorithm})
-            wheel.files[place] = found["sha256"]
-            if found[algorithm] != expected:
-                wheel.unrecorded.add(place)
-        wheel.unrecorded |= set(recorded) - set(wheel.files)
-        wheel.record = wheel_record.digest({path: recorded[path] for path in recorded if path in wheel.files}, dist_info, python)
-        return wheel
+        members = digests_of_members(archive, path, dist_info)
+    recorded = wheel_record.normalised(rows, dist_info, python)
+    name, version = parse_wheel_filename(path.name)[:2]
+    wheel = Wheel(name, str(version), path.name, sha256_of(path))
+    for member, found in members.items():
+        place = wheel_record.place(member, dist_info, python)
+        if place.startswith(("../", "/")):
+            raise Unusable(f"{path.name}: {member!r} leaves the environment")
+        if wheel_record.of_installer(place, dist_info, python):
+            continue
+        if "body" in found:
+            wheel.scripts[place] = found["body"]
+            continue
+        wheel.files[place] = found["sha256"]
+        algorithm, _colon, expected = recorded.get(place, "sha256:").partition(":")
+        if found.get(algorithm) != expected:
+            wheel.unrecorded.add(place)
+    wheel.unrecorded |= set(recorded) - set(wheel.files)
+    wheel.record = wheel_record.digest({path: recorded[path] for path in recorded if path in wheel.files}, dist_info, python)
+    return wheel
 
 
 def contents(wheels: Iterable[Wheel]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -146,7 +170,9 @@ def manifest_text(wheels: Iterable[Wheel], lock: str, python: str) -> str:
     sections = {
         "wheels": {
             wheel.name: {
-                "version": wheel.version, "wheel": wheel.file, "sha256": wheel.sha256, "record": wheel.record, "files": len(wheel.files) + len(wheel.scripts)}
+                "version": wheel.version, "wheel": wheel.file, "sha256": wheel.sha256, "record": wheel.record,
+                "files": len(wheel.files) + len(wheel.scripts),
+            }
             for wheel in wheels
         },
         "files": files,

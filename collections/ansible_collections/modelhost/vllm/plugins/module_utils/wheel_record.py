@@ -14,9 +14,12 @@ byte code, everything below bin/, rows without a hash that can be trusted. Whoev
 vouches for what is in `files` and for nothing else. A manifest has the hashes of those others that are the wheel's ("files" and "scripts").
 `script_body` is what a script of a wheel keeps when it is installed. `of_installer` are the places that no wheel vouches for.
 
+A RECORD may name a file that its wheel has not. uv drops that row and pip keeps it: a manifest has the place with [] in "files", and its
+digest is one without it, so that an installed RECORD is compared without these places too.
+
 Sources: "Recording installed projects" (https://packaging.python.org/en/latest/specifications/recording-installed-packages/) for RECORD,
 "Binary distribution format" (https://packaging.python.org/en/latest/specifications/binary-distribution-format/) for wheels and their .data,
-pip 23.2 and uv 0.13 for what they add and rewrite, and where headers go.
+and pip 23.2 and uv 0.13 for what they add and rewrite, and where headers go.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def site_packages(python: str) -> str:
 
 
 def place(path: str, dist_info: str, python: str) -> str:
-    """Where the file of a row lies below the environment; it begins with "../" where that is outside.
+    """Where the file of a row lies below the environment; it begins with "../" or "/" where that is outside.
 
     The row may be of a wheel, relative to its root, which becomes site-packages, or of an installed RECORD, relative to site-packages.
     Headers of a wheel go where uv puts them; pip writes the name as it was asked for ("My_Pkg" for "my-pkg").
@@ -141,7 +144,8 @@ def left_out(found: Iterable[Row], dist_info: str, python: str) -> Dict[str, str
 
 def digest(files: Dict[str, str], dist_info: str, python: str) -> str:
     """The sha256 of what `normalised` gave. It does not depend on Python's version, nor on how pip or uv spell the folder of headers."""
-    return hashlib.sha256(json.dumps({_common(path, dist_info, python): files[path] for path in files}, sort_keys=True).encode()).hexdigest()
+    common = {_common(path, dist_info, python): value for path, value in files.items()}
+    return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
 
 
 def _common(path: str, dist_info: str, python: str) -> str:
