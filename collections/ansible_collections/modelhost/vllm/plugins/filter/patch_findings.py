@@ -41,7 +41,7 @@ _value:
   sample:
     errors: []
     warnings:
-      - "modelhost_engines.vllm-0.34.0.patches.fix-41211.drop_when: the lock has vllm 0.34.0, which meets 'vllm>=0.34.0': declare the engine
+      - "modelhost_engines.vllm-0.34.0.patches.tools-error.drop_when: the lock has vllm 0.34.0, which meets 'vllm>=0.34.0': declare the engine
         without the patch, under a new name"
 """
 

@@ -12,16 +12,16 @@ ROOT = Path(__file__).resolve().parents[6]
 OPTIONS = yaml.safe_load(
     (ROOT / "roles/vllm/meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]["vllm_engines"]["options"]
 PATCH = {
-    "id": "fix-41211", "upstream": "https://example.org/pull/41211", "reason": "a request with tools fails", "drop_when": "vllm>=0.34.0",
-    "file": "vllm/envs.py", "sha256_before": "a" * 64, "sha256_after": "b" * 64, "patch": "fix-41211.patch"}
+    "id": "tools-error", "upstream": "https://example.org/pull/1", "reason": "a request with tools fails", "drop_when": "vllm>=0.34.0",
+    "file": "vllm/envs.py", "sha256_before": "a" * 64, "sha256_after": "b" * 64, "patch": "tools-error.patch"}
 PINS = {"e": {"vllm": "0.33.0", "torch": "2.14.0+cpu"}}
-WHERE = "modelhost_engines.e.patches.fix-41211"
+WHERE = "modelhost_engines.e.patches.tools-error"
 
 
 @pytest.fixture
 def found(tmp_path):
     """What is found in patches of one engine."""
-    (tmp_path / "fix-41211.patch").write_text("--- a\n")
+    (tmp_path / "tools-error.patch").write_text("--- a\n")
 
     def find(*patches, pins=PINS):
         return patch_findings({"e": {"patches": list(patches)}}, pins, str(tmp_path), OPTIONS)
@@ -31,7 +31,7 @@ def found(tmp_path):
 
 def test_a_sound_patch(found, tmp_path):
     assert found(PATCH) == {"errors": [], "warnings": []}
-    assert found({**PATCH, "patch": str(tmp_path / "fix-41211.patch")}) == {"errors": [], "warnings": []}
+    assert found({**PATCH, "patch": str(tmp_path / "tools-error.patch")}) == {"errors": [], "warnings": []}
 
 
 @pytest.mark.parametrize(("change", "expected"), [
@@ -66,7 +66,7 @@ def test_names(found):
         "modelhost_engines.e.patches[0].id: 'Fix 41211' cannot name a file: use lower-case letters, digits, '.', '_' and '-', a letter or "
         "digit first and last"]
     assert found(PATCH, PATCH)["errors"] == [
-        "modelhost_engines.e.patches[1].id: 'fix-41211' names an earlier patch of this engine: give each its own"]
+        "modelhost_engines.e.patches[1].id: 'tools-error' names an earlier patch of this engine: give each its own"]
 
 
 @pytest.mark.parametrize(("drop_when", "pin", "due"), [
