@@ -5,7 +5,8 @@ DOCUMENTATION = r"""
 name: lock_digests
 short_description: The engines, each with the digest of what it is built from
 description:
-  - Reads each engine's lock and patches on the controller and checks that the lock pins the version that the engine declares.
+  - Reads each engine's lock, manifest and patches on the controller and checks that the lock pins the version that the engine declares, and
+    that the manifest was made with it.
   - The digest is the SHA-256 of the lock, followed by a line for each patch, with its SHA-256, those of its file before and after it, its id
     and its file. Without patches it is what C(sha256sum) says of the lock. Another text of O(_input[].patches[].reason) is no other engine.
 positional: _input
@@ -30,13 +31,14 @@ locked: "{{ vllm_engines | modelhost.vllm.lock_digests(role_path ~ '/files') }}"
 RETURN = r"""
 _value:
   description:
-    - The engines, each with C(lock) and the C(patch) of its C(patches) as absolute paths, its C(digest), and C(patch_words), the words that
-      tell the installer about the patches, five for each.
+    - The engines, each with C(lock) and the C(patch) of its C(patches) as absolute paths, its C(digest), its C(manifest), and C(patch_words),
+      the words that tell the installer about the patches, five for each.
   type: list
   elements: dict
 """
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,26 @@ def lock_digests(engines: list[dict[str, Any]], folder: str) -> list[dict[str, A
         if not any(line.startswith(pin) for line in text.splitlines()):
             raise AnsibleFilterError(
                 f"{where}.version: its lock {path.name} does not pin {pin.strip()}: correct the version, or make the lock anew")
+        manifest = _manifest(where, path, text)
         patches = [{**each, "patch": str(Path(folder) / "patches" / each["patch"])} for each in engine.get("patches", [])]
         lines = [_words(where, each) for each in patches]
         built_from = text + "".join(" ".join(words) + "\n" for words in lines)
         locked.append({
-            **engine, "lock": str(path), "patches": patches, "digest": hashlib.sha256(built_from.encode()).hexdigest(),
+            **engine, "lock": str(path), "manifest": manifest, "patches": patches, "digest": hashlib.sha256(built_from.encode()).hexdigest(),
             "patch_words": [word for words in lines for word in words]})
     return locked
+
+
+def _manifest(where: str, lock: Path, text: str) -> dict[str, Any]:
+    path = lock.with_suffix(".json")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["lock_sha256"] == hashlib.sha256(text.encode()).hexdigest():
+            return manifest
+        reason = f"was not made with {lock.name}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"is no manifest ({error})"
+    raise AnsibleFilterError(f"{where}.lock: {str(path)!r}, which says what the wheels hold, {reason}: make both with `make lock`")
 
 
 def _words(where: str, patch: dict[str, Any]) -> list[str]:

@@ -88,6 +88,10 @@ findings:
     path: {description: "Path, below O(path) unless it is absolute.", type: str}
     message: {description: What is wrong with it., type: str}
     diff: {description: "Unified diff against the wheel's text, where that could be had.", type: str}
+contaminated:
+  description: Whether files of the environment differ, which an installation anew cures, and not only what runs from it.
+  type: bool
+  returned: always
 notes:
   description: What could not be judged, and what is worth knowing.
   type: list
@@ -216,21 +220,27 @@ def process_findings(audit: Audit, folders: list[str], notes: list[str]) -> tupl
     return pids, found
 
 
-def system_findings(root: str) -> list[dict[str, str]]:
-    """What is set outside of the environment for all that starts from it."""
+def system_findings() -> list[dict[str, str]]:
+    """What the system loads into every process."""
     found = []
     if os.path.isfile("/etc/ld.so.preload"):
         with open("/etc/ld.so.preload", encoding="utf-8") as stream:
             preloaded = stream.read().split()
         if preloaded:
             found.append(finding("environment", "/etc/ld.so.preload", "loads %s into each process" % ", ".join(preloaded)))
-    configuration = os.path.join(root, "pyvenv.cfg")
-    if os.path.isfile(configuration):
-        with open(configuration, encoding="utf-8") as stream:
-            settings = dict([word.strip() for word in line.partition("=")[::2]] for line in stream)
-        if settings.get("include-system-site-packages", "false").lower() != "false":
-            found.append(finding("search path", "pyvenv.cfg", "include-system-site-packages is on: the system's packages are imported too"))
     return found
+
+
+def configuration_findings(root: str) -> list[dict[str, str]]:
+    """What pyvenv.cfg brings into the environment (PEP 405)."""
+    configuration = os.path.join(root, "pyvenv.cfg")
+    if not os.path.isfile(configuration):
+        return []
+    with open(configuration, encoding="utf-8") as stream:
+        settings = dict([word.strip() for word in line.partition("=")[::2]] for line in stream)
+    if settings.get("include-system-site-packages", "false").lower() == "false":
+        return []
+    return [finding("search path", "pyvenv.cfg", "include-system-site-packages is on: the system's packages are imported too")]
 
 
 def remote_code(folders: list[str], notes: list[str]) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -287,12 +297,14 @@ def main() -> None:
     finally:
         shutil.rmtree(temporary)
     folders = module.params["folders"]
-    audit.findings += system_findings(root) + unit_findings(root, folders)
+    audit.findings += configuration_findings(root)
+    contaminated = bool(audit.findings)
+    audit.findings += system_findings() + unit_findings(root, folders)
     pids, running = process_findings(audit, folders, notes)
     code, foreign = remote_code(module.params["remote_code"], notes)
     audit.findings += running + foreign
     module.exit_json(
-        changed=False, verdict=audit.verdict, findings=audit.findings, notes=audit.notes + notes, patches=audit.applied,
+        changed=False, verdict=audit.verdict, contaminated=contaminated, findings=audit.findings, notes=audit.notes + notes, patches=audit.applied,
         reference=audit.sources, remote_code=code, processes=pids, files=len(audit.entries), seconds=round(time.monotonic() - began, 2))
 
 
