@@ -95,7 +95,7 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/weights/size": "554.3 Gio"},
      [f"{KIMI}.weights.size is '554.3 Gio': write a number of bytes, or a number with one of B, MB, GB, TB, MiB, GiB, TiB"]),
     ({"m/kimi-k25-int4/weights": {"source": "directory", "path": "/srv/kimi", "sha256": "0" * 64}},
-     [f"{KIMI}.weights.sha256 is no option of the source directory: it knows path, size, source"]),
+     [f"{KIMI}.weights.sha256 is no option of the source directory: it knows gguf, path, size, source"]),
     ({"m/kimi-k25-int4/weights/source": "hugingface"},
      [f"{KIMI}.weights.source: 'hugingface' is not one of archive, directory, huggingface, wheel. Did you mean 'huggingface'?"]),
     ({"m/kimi-k25-int4/weights": {"source": "archive", "url": "/srv/kimi.tar"}},

@@ -36,6 +36,19 @@ def test_missing_weights(controller):
     assert "/srv/weights/nowhere" in failed.said
 
 
+@pytest.mark.case("A7")
+@pytest.mark.parametrize(("playbook", "arguments"), [("switch_model", []), ("switch_model", ["--check"]), ("fetch_weights", [])])
+def test_gguf_weights_that_the_engine_does_not_load(controller, overlay, playbook, arguments):
+    """They are nowhere yet: neither their absence nor a fetch comes before the refusal."""
+    weights = {"source": "huggingface", "repo": "tiny/glm", "revision": "0" * 40, "gguf": {"model_type": "glm_moe_dsa"}}
+    changes = overlay(modelhost_models={"plain": MODEL, "glm": {**MODEL, "weights": weights}})
+    failed = controller.play(playbook, "-e", "model=glm", *arguments, overlay=changes)
+    assert failed.returncode != 0
+    assert "modelhost_models.glm.engine: vllm-standin-1.0.0 does not load GGUF weights." in failed.said
+    assert "It lacks a plug-in for GGUF: vllm-gguf-plugin is not among its packages." in failed.said
+    assert "nothing is fetched yet" not in failed.said
+
+
 @pytest.mark.parametrize(("playbook", "changes", "sentence"), [
     ("site", {"modelhost_models": {"plain": {**MODEL, "srve": {}}}}, "modelhost_models.plain.srve: 'srve' is not one of"),
     ("switch_model", {"modelhost_models": {"plain": {**MODEL, "environment": {"A": True}}}}, "modelhost_models.plain.environment.A: True has no"),
