@@ -75,7 +75,7 @@ def test_what_a_unit_brings_into_the_engine(controller, host):
 
 def test_an_environment_that_somebody_else_built(controller, host):
     """Three patched files, and two blocks that were left from debugging."""
-    host.check_output("/opt/modelhost/tools/uv-*/bin/uv venv --quiet --python 3.13 /srv/venv")
+    host.check_output("/opt/modelhost/tools/uv-*/bin/uv venv --quiet --clear --python 3.13 /srv/venv")
     host.check_output("cp -a %s/. /srv/venv/lib/python3.13/site-packages/", SITE)
     assert "/srv/venv: pristine (" in controller.plays("audit_engine", "-e", "path=/srv/venv").said
     package = "/srv/venv/lib/python3.13/site-packages/vllm_standin"

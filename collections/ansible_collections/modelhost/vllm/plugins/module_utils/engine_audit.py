@@ -400,12 +400,14 @@ class Audit:
             listed = {}
         seen = digests(self.layout.root, [path for path in compiled if path in listed])
         known = {path for path, digest in seen.items() if digest == listed[path]}
+        named = {each["path"] for each in self.findings}
         doubtful = []
         for path in sorted(compiled - known):
-            if byte_code.source_of(path) in regular:
-                doubtful.append(path)
-            else:
+            source = byte_code.source_of(path)
+            if source not in regular:
                 self.found("byte code", path, "has no source")
+            elif source not in named:  # what was made of a source that is named already need not be
+                doubtful.append(path)
         gone = set(listed) - compiled
         if gone:
             self.notes.append("%d files of byte code are gone, so each start compiles their sources: %s" % (len(gone), min(gone)))
