@@ -42,8 +42,12 @@ class Root:
         pins = [
             self.wheel("vllm", "1", {"vllm/__init__.py": "", "vllm/hello.py": HELLO, "vllm/kernel.so": "ELF" * 5000}),
             self.wheel("many", "2", {f"many/m{number}.py": f"VALUE = {number}\n" for number in range(300)})]
-        (self.files / "locks/vllm-1.txt").write_text("".join(pins))
+        self.lock("".join(pins))
         self.patches: list[dict[str, str]] = []
+
+    def lock(self, text: str) -> None:
+        (self.files / "locks/vllm-1.txt").write_text(text)
+        (self.files / "locks/vllm-1.json").write_text(json.dumps({"lock_sha256": sha256(text)}))
 
     def wheel(self, name: str, version: str, files: dict[str, str]) -> str:
         """Make a wheel; its line in a lock."""
@@ -191,7 +195,7 @@ def test_killed_at_any_moment_it_is_no_engine_and_the_next_run_makes_it_one(root
 def test_a_changed_lock_on_the_host_builds_nothing(root: Root) -> None:
     assert root.install()[0] == 0
     before = root.tree()
-    (root.files / "locks/vllm-1.txt").write_text((root.files / "locks/vllm-1.txt").read_text() + "# edited\n")
+    root.lock((root.files / "locks/vllm-1.txt").read_text() + "# edited\n")
     assert root.state() == "changed"
     digest = root.entry()["digest"]
     Path(f"{root.engine}.lock").write_text("vllm==2 \\\n")

@@ -1,5 +1,8 @@
 """What is refused, with our sentence, before anything on the host is changed."""
 
+import hashlib
+import json
+
 import pytest
 
 MODEL = {"engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"}}
@@ -71,12 +74,13 @@ def test_a_directive_that_systemd_does_not_know(controller, overlay):
 def test_an_engine_is_not_rebuilt_under_its_own_name(controller, overlay, tmp_path_factory):
     lock = tmp_path_factory.mktemp("lock") / "other.txt"
     lock.write_text("vllm-standin==1.0.0 --hash=sha256:" + "0" * 64 + "\n")
+    lock.with_suffix(".json").write_text(json.dumps({"lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest()}))
     engine = {
         "distribution": "vllm-standin", "version": "1.0.0", "python": "3.13", "lock": str(lock),
         "serve_command": ["python", "-m", "vllm_standin.serve"], "bench_command": ["python", "-m", "vllm_standin.bench"]}
     failed = controller.play("provision", overlay=overlay(modelhost_engines={"vllm-standin-1.0.0": engine}))
     assert failed.returncode != 0
-    assert "vllm-standin-1.0.0 is on the host, built from another lock than the declared one" in failed.said
+    assert "vllm-standin-1.0.0 is on the host, built from another lock or other patches than the declared ones" in failed.said
 
 
 @pytest.mark.case("L15")

@@ -30,7 +30,7 @@ options:
     type: list
     elements: dict
     default: []
-    options:
+    suboptions:
       id: {description: Name of the patch., type: str, required: true}
       file: {description: Path of the patched file in site-packages., type: str, required: true}
       sha256_before: {description: Its sha256 in the wheel., type: str, required: true}

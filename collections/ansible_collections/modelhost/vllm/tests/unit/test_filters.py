@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelhost.vllm.plugins.filter.entries import entries
@@ -18,13 +20,17 @@ def test_entries_know_their_names_and_keep_their_order():
     assert entries({}) == []
 
 
+MANIFEST = {"lock_sha256": "fb9113767c39e80b14e4ec964c7b4b210452799efc98c76264a56312e86d7ebb", "wheels": {}}
+
+
 @pytest.fixture
 def files(tmp_path):
     """The folder of locks and patches, with one of each."""
     for name, text in {
         "locks/vllm.txt": "torch==2.13.0 \\\n    --hash=sha256:aa\nvllm==0.33.0 \\\n    --hash=sha256:bb\n", "patches/a.patch": "--- a\n",
+        "locks/vllm.json": json.dumps(MANIFEST),
     }.items():
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -32,7 +38,7 @@ def files(tmp_path):
 def test_without_patches_the_digest_is_what_sha256sum_says_of_the_lock(files):
     (locked,) = lock_digests([ENGINE], str(files))
     assert locked == {
-        **ENGINE, "lock": f"{files}/locks/vllm.txt", "patches": [], "patch_words": [],
+        **ENGINE, "lock": f"{files}/locks/vllm.txt", "manifest": MANIFEST, "patches": [], "patch_words": [],
         "digest": "fb9113767c39e80b14e4ec964c7b4b210452799efc98c76264a56312e86d7ebb"}
     assert lock_digests([{**ENGINE, "lock": f"{files}/locks/vllm.txt", "patches": []}], "/elsewhere") == [locked]
 
@@ -68,6 +74,19 @@ def test_another_patch_is_another_engine(files):
 def test_a_patch_that_is_not_there(files):
     with pytest.raises(AnsibleFilterError, match=r"modelhost_engines.vllm-1.patches: a: .*No such file or directory: '.*/patches/b.patch'"):
         lock_digests([{**ENGINE, "patches": [{**PATCH, "patch": "b.patch"}]}], str(files))
+
+
+@pytest.mark.parametrize(("manifest", "reason"), [
+    (None, "is no manifest ([Errno 2] No such file or directory"), ("{", "is no manifest (Expecting property name"),
+    ('{"lock_sha256": "0"}', "was not made with vllm.txt: make both with `make lock`"), ("{}", "is no manifest ('lock_sha256')"),
+])
+def test_a_manifest_that_does_not_fit(files, manifest, reason):
+    (files / "locks/vllm.json").unlink()
+    if manifest is not None:
+        (files / "locks/vllm.json").write_text(manifest)
+    with pytest.raises(AnsibleFilterError) as refused:
+        lock_digests([ENGINE], str(files))
+    assert f"modelhost_engines.vllm-1.lock: '{files}/locks/vllm.json', which says what the wheels hold, {reason}" in str(refused.value)
 
 
 @pytest.mark.parametrize(("lock", "message"), [
