@@ -79,11 +79,10 @@ class Engine:
             **os.environ, "UV_OFFLINE": "1", "UV_FIND_LINKS": str(self.wheels), "UV_CACHE_DIR": str(folder / "cache"),
             "PYTHONPATH": f"{ROOT}/collections:{Path(json.__file__).parents[1]}"}
 
-    def install(self, *patches: str) -> None:
+    def install(self) -> None:
         """Build the engine, as the role does: for the first time, or to repair it."""
-        subprocess.run(
-            [ROOT / "roles/vllm/files/install-engine", ROOT / ".venv/bin/uv", sys.executable, self.root, sha256(self.lock.encode()), *patches],
-            check=True, env=self.environment, stdout=subprocess.DEVNULL)
+        command = [ROOT / "roles/vllm/files/install-engine", ROOT / ".venv/bin/uv", sys.executable, self.root, sha256(self.lock.encode())]
+        subprocess.run(command, check=True, env=self.environment, stdout=subprocess.DEVNULL)
 
     def pip(self, *arguments: str) -> None:
         subprocess.run(

@@ -158,7 +158,8 @@ CONTAMINATIONS: dict[str, tuple[Callable[[Engine], Any], list[tuple[str, str]]]]
         lambda it: shutil.copy(it.site / f"vllm/__pycache__/envs.{PYC}", it.site / f"vllm/__pycache__/evil.{PYC}"),
         [("byte code", f"{SITE}/vllm/__pycache__/evil.{PYC}")]),
     "byte code in place of a source": (
-        lambda it: shutil.copy(it.site / f"vllm/__pycache__/envs.{PYC}", it.site / "vllm/evil.pyc"), [("unowned", f"{SITE}/vllm/evil.pyc")]),
+        lambda it: shutil.copy(it.site / f"vllm/__pycache__/envs.{PYC}", it.site / "vllm/evil.pyc"),
+        [("unowned", f"{SITE}/vllm/evil.pyc")]),
     "a link in place of a file": (
         lambda it: moved_out(it.site / "vllm/envs.py", it.wheels / "envs.py"), [("symlink", f"{SITE}/vllm/envs.py")]),
     "a link in place of a folder": (
@@ -170,7 +171,8 @@ CONTAMINATIONS: dict[str, tuple[Callable[[Engine], Any], list[tuple[str, str]]]]
     "a file of another user": (lambda it: os.chown(it.site / "vllm/envs.py", 12345, 0), [("permissions", f"{SITE}/vllm/envs.py")]),
     "an installed package": (lambda it: it.pip("foreign==4"), [("foreign distribution", f"{SITE}/foreign-4.dist-info")]),
     "another version": (lambda it: it.pip("torch==9"), [
-        ("foreign distribution", f"{SITE}/torch-9.dist-info"), ("missing", f"{SITE}/both/owned.py"), ("missing", f"{SITE}/torch/wrong.py")]),
+        ("foreign distribution", f"{SITE}/torch-9.dist-info"), ("missing", f"{SITE}/both/owned.py"),
+        ("missing", f"{SITE}/torch/wrong.py")]),
     "a package removed": (lambda it: shutil.rmtree(it.site / "other-3.dist-info"), [("missing", SITE), ("unowned", f"{SITE}/other.py")]),
     "an egg": (lambda it: (it.site / "evil.egg-link").write_text("/tmp\n"), [
         ("foreign distribution", f"{SITE}/evil.egg-link"), ("unowned", f"{SITE}/evil.egg-link")]),
@@ -278,7 +280,8 @@ def test_a_foreign_environment_as_its_wheels_say(engine: Engine, foreign: Path) 
     assert (found(answer), answer["verdict"]) == ([], "pristine")
     assert answer["reference"] == {"manifest": ["torch", "vllm"], "wheel": ["foreign"], "record": ["pip"]}
     assert answer["notes"] == [
-        "foreign 4 plugs into the engine: vllm.general_plugins: foreign", "no wheel to compare with for pip: the index has no such wheel, or does not answer"]
+        "foreign 4 plugs into the engine: vllm.general_plugins: foreign",
+        "no wheel to compare with for pip: the index has no such wheel, or does not answer"]
 
 
 def test_a_foreign_environment_that_was_worked_on(engine: Engine, foreign: Path) -> None:
@@ -292,16 +295,17 @@ def test_a_foreign_environment_that_was_worked_on(engine: Engine, foreign: Path)
     assert answer["verdict"] == "dirty"
     assert [each["path"] for each in answer["findings"] if each["kind"] == "changed"] == [f"{SITE}/{name}" for name in (
         "torch/__init__.py", "vllm/envs.py", "vllm/kernels/rms.py", "vllm/models/deepseek_v2.py", "vllm/models/gguf.py")]
-    assert ["torch.save" in each["message"] for each in answer["findings"] if each["kind"] == "changed"] == [False, False, True, True, False]
-    assert all(each["diff"].startswith("--- wheel/") for each in answer["findings"] if each["kind"] == "changed")
+    changed = [each for each in answer["findings"] if each["kind"] == "changed"]
+    assert ["torch.save" in each["message"] for each in changed] == [False, False, True, True, False]
+    assert all(each["diff"].startswith("--- wheel/") for each in changed)
 
 
 def test_no_environment(engine: Engine, tmp_path: Path) -> None:
     answer = engine.audit(path=str(tmp_path))
     assert answer["failed"]
     assert answer["msg"] == (
-        f"path: {tmp_path} is no Python environment: it has 0 folders lib/python3*/site-packages. Name the folder that `python -m venv`, uv "
-        "or conda made")
+        f"path: {tmp_path} is no Python environment: it has 0 folders lib/python3*/site-packages. Name the folder that `python -m venv`, "
+        "uv or conda made")
 
 
 # What runs from it
@@ -341,7 +345,8 @@ def test_a_process_with_foreign_code(engine: Engine, tmp_path: Path) -> None:
         ("environment", f"process {pid}", f"LD_PRELOAD={library} makes it load from {library} (process {pid})"),
         ("environment", f"process {pid}", f"LD_LIBRARY_PATH=/usr/lib:/nowhere/lib makes it load from /nowhere/lib (process {pid})"),
         ("environment", f"process {pid}", f"PYTHONPATH={tmp_path}/other makes it load from {tmp_path}/other (process {pid})"),
-        ("environment", f"process {pid}", f"VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 makes it load from /nowhere/libnccl.so.2 (process {pid})"),
+        ("environment", f"process {pid}",
+         f"VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 makes it load from /nowhere/libnccl.so.2 (process {pid})"),
         ("process", str(library), f"is loaded, and is no file of the engine (process {pid})"),
         ("search path", str(tmp_path), f"is on sys.path, with libevil.so, torch.py (process {pid})"),
         ("search path", f"{tmp_path}/other", f"is on sys.path, with vllm.py (process {pid})")]
