@@ -7,6 +7,7 @@ import difflib
 import re
 
 LINES = 400
+MOST = 20
 SIZE = 4 << 20
 
 INSTRUMENTATION = {
@@ -50,6 +51,7 @@ def added(before: str, after: str) -> list[tuple[int, str]]:
 
 
 def instrumentation(lines: list[tuple[int, str]]) -> list[str]:
-    """What in these numbered lines looks like debugging, as "line 12: torch.save: torch.save(x, ...)"."""
-    return ["line %d: %s: %s" % (number, kind, line.strip()[:160]) for number, line in lines if not line.lstrip().startswith("#")
-            for kind, pattern in INSTRUMENTATION.items() if pattern.search(line)]
+    """What in these numbered lines looks like debugging, as "line 12: torch.save: torch.save(x, ...)", at most MOST."""
+    found = ["line %d: %s: %s" % (number, kind, line.strip()[:160]) for number, line in lines if not line.lstrip().startswith("#")
+             for kind, pattern in INSTRUMENTATION.items() if pattern.search(line)]
+    return found[:MOST] + (["%d more" % (len(found) - MOST)] if len(found) > MOST else [])
