@@ -67,8 +67,8 @@ class Engine:
                 "torch/wrong.py": b"as packed\n"}, {"torch/wrong.py": b"as recorded\n"}),
             build(self.wheels, "other-3-py3-none-any.whl", {"other.py": b"OTHER = 1\n", "both/owned.py": b"other\n"})]
         self.foreign = build(self.wheels, "foreign-4-py3-none-any.whl", {
-            "foreign.py": b"FOREIGN = 1\n",
-            "foreign-4.dist-info/entry_points.txt": b"[vllm.general_plugins]\nforeign = foreign:FOREIGN\n"})
+            "foreign.py": b"FOREIGN = 1\n", "foreign-4.data/scripts/foreign-tool": b"#!python\nimport foreign\n",
+            "foreign-4.dist-info/entry_points.txt": b"[vllm.general_plugins]\nforeign = foreign:FOREIGN\n"}, {"ghost.py": b"not packed\n"})
         build(self.wheels, "torch-9-py3-none-any.whl", {"torch/__init__.py": b"FLOAT = 64\n"})
         lock = folder / "lock.txt"
         subprocess.run(

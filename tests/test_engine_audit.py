@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import py_compile
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelhost.vllm.plugins.module_utils import engine_process
+from ansible_collections.modelhost.vllm.plugins.modules import engine_audit_info
 from engine_fixture import PYTHON, ROOT, SITE, Engine, sha256
 
 PYC = f"cpython-{PYTHON.replace('.', '')}.pyc"
@@ -126,6 +129,19 @@ def other_interpreter(engine: Engine) -> None:
     python.symlink_to("/bin/sh")
 
 
+def arguments_for_the_interpreter(engine: Engine) -> None:
+    path = engine.root / "bin/vllm"
+    body = path.read_text().partition("\n")[2]
+    path.write_text(f"#!/bin/sh\n'''exec' '{engine.root}/bin/python' '-Xfrozen_modules=off' \"$0\" \"$@\"\n' '''\n{body}")
+
+
+def another_encoding(engine: Engine) -> None:
+    path = engine.root / "bin/vllm"
+    first, _newline, body = path.read_text().partition("\n")
+    body = body.replace("# -*- coding: utf-8 -*-\n", "")
+    path.write_text(f"{first}\n# coding: unicode_escape\n# \\u000aprint('hello')\n{body}")
+
+
 def file_on_the_file(engine: Engine) -> None:
     (engine.site / "vllm/models/gguf").mkdir()
     (engine.site / "vllm/models/gguf/__init__.py").write_text("READ = False\n")
@@ -180,6 +196,8 @@ CONTAMINATIONS: dict[str, tuple[Callable[[Engine], Any], list[tuple[str, str]]]]
     "a program of a wheel": (lambda it: append(it.root / "bin/vllm-tool", "print('hello')\n"), [("changed", "bin/vllm-tool")]),
     "a program for another interpreter": (
         lambda it: edit(it.root / "bin/vllm", bytes(it.root), b"/usr"), [("changed", "bin/vllm")]),
+    "arguments for a program's interpreter": (arguments_for_the_interpreter, [("changed", "bin/vllm")]),
+    "a program in an encoding that hides code": (another_encoding, [("changed", "bin/vllm")]),
     "a binary before its first line": (lambda it: edit(it.root / "bin/ninja", b"ELF", b"BAD"), [("changed", "bin/ninja")]),
     "another interpreter": (other_interpreter, [
         ("symlink", "bin/python"), ("symlink", "bin/python3"), ("symlink", f"bin/python{PYTHON}")]),
@@ -193,7 +211,13 @@ CONTAMINATIONS: dict[str, tuple[Callable[[Engine], Any], list[tuple[str, str]]]]
         [("changed", f"{SITE}/vllm-1.dist-info/entry_points.txt")]),
     "data of a wheel": (lambda it: append(it.root / "share/vllm/notes.txt", "x"), [("changed", "share/vllm/notes.txt")]),
     "the system's packages": (
-        lambda it: edit(it.root / "pyvenv.cfg", b"site-packages = false", b"site-packages = true"), [("search path", "pyvenv.cfg")]),
+        lambda it: edit(it.root / "pyvenv.cfg", b"include-system-site-packages = false", b"Include-System-Site-Packages = True"),
+        [("search path", "pyvenv.cfg")]),
+    "the system's packages, by leaving it out": (
+        lambda it: edit(it.root / "pyvenv.cfg", b"include-system-site-packages = false\n", b"# \xff\n"), [("search path", "pyvenv.cfg")]),
+    "another standard library": (
+        lambda it: (it.root / "pyvenv.cfg").write_text("home = /nowhere/bin\ninclude-system-site-packages = false\n"),
+        [("search path", "pyvenv.cfg")]),
 }
 
 
@@ -265,13 +289,16 @@ def test_a_declared_patch(engine: Engine) -> None:
 
 @pytest.fixture(params=["uv", "pip"])
 def foreign(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / "venv"
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    path = tmp_path / "link/venv"
     subprocess.run([sys.executable, "-m", "venv", path], check=True)
     uv = [ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--python", path / "bin/python"]
     pip = [path / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", engine.wheels]
     subprocess.run(
         [*(uv if request.param == "uv" else pip), "--no-deps", "vllm==1", "torch==2", "foreign==4"], check=True, env={
-            key: value for key, value in engine.environment.items() if key != "PYTHONPATH" and not key.startswith("PIP_")})
+            "UV_LINK_MODE": "copy",
+            **{key: value for key, value in engine.environment.items() if key != "PYTHONPATH" and not key.startswith("PIP_")}})
     return path
 
 
@@ -298,6 +325,51 @@ def test_a_foreign_environment_that_was_worked_on(engine: Engine, foreign: Path)
     changed = [each for each in answer["findings"] if each["kind"] == "changed"]
     assert ["torch.save" in each["message"] for each in changed] == [False, False, True, True, False]
     assert all(each["diff"].startswith("--- wheel/") for each in changed)
+
+
+def test_a_foreign_environment_whose_record_was_added_to(engine: Engine, foreign: Path) -> None:
+    site = foreign / SITE
+    (site / "vllm/evil.py").write_text("EVIL = 1\n")
+    (foreign / "bin/evil").write_text("#!/bin/sh\n")
+    append(site / "vllm-1.dist-info/RECORD", "vllm/evil.py,,\n../../../bin/evil,,\n")
+    info = site / "working-1.dist-info"
+    info.mkdir()
+    (site / "working.pth").write_text("/src/working\n")
+    (info / "direct_url.json").write_text(json.dumps({"url": "file:///src/working", "dir_info": {"editable": True}}))
+    (info / "RECORD").write_text("working.pth,,\nworking-1.dist-info/direct_url.json,,\nworking-1.dist-info/RECORD,,\n")
+    answer = engine.audit(path=str(foreign), shipped=[engine.manifest])
+    assert found(answer) == [
+        ("foreign distribution", f"{SITE}/working-1.dist-info"), ("unowned", "bin/evil"), ("unowned", f"{SITE}/vllm/evil.py")]
+
+
+def test_a_foreign_environment_with_odd_files(engine: Engine, foreign: Path) -> None:
+    site, python = foreign / SITE, foreign / "bin/python"
+    for name, text in {
+            "large": "x" * 200_000 + ",,\n", "x\n--index-url y": "", "other": "other-1.dist-info/entry_points.txt,,\n"}.items():
+        (site / f"{name}-1.dist-info").mkdir()
+        (site / f"{name}-1.dist-info/RECORD").write_text(text)
+    (site / "other-1.dist-info/entry_points.txt").write_text("no section\n")
+    (site / "dangling-1.dist-info").mkdir()
+    (site / "dangling-1.dist-info/RECORD").symlink_to("/nowhere")
+    (site / "vllm/__pycache__").mkdir(exist_ok=True)
+    (site / f"vllm/__pycache__/envs.cpython-{PYTHON.replace('.', '')}.opt-{9**30}.pyc").write_bytes(
+        importlib.util.MAGIC_NUMBER + bytes(12) + b"\xe3")
+    target = python.readlink()
+    python.unlink()
+    python.write_text(f"#!/bin/sh\nexec {target} \"$@\"\n")
+    answer = engine.audit(path=str(foreign), shipped=[engine.manifest])
+    assert {("changed", f"{SITE}/large-1.dist-info/RECORD"), ("missing", f"{SITE}/dangling-1.dist-info/RECORD"),
+            ("unowned", "bin/python")} <= set(found(answer))
+    python.unlink()
+    python.symlink_to(target)
+    answer = engine.audit(path=str(foreign), shipped=[engine.manifest])
+    assert ("byte code", f"{SITE}/vllm/__pycache__/envs.cpython-{PYTHON.replace('.', '')}.opt-{9**30}.pyc") in found(answer)
+
+
+def test_an_environment_that_is_no_virtual_one(engine: Engine, foreign: Path) -> None:
+    (foreign / "pyvenv.cfg").unlink()
+    answer = engine.audit(path=str(foreign), shipped=[engine.manifest])
+    assert (found(answer), answer["verdict"]) == ([], "pristine")
 
 
 def test_no_environment(engine: Engine, tmp_path: Path) -> None:
@@ -350,6 +422,31 @@ def test_a_process_with_foreign_code(engine: Engine, tmp_path: Path) -> None:
         ("process", str(library), f"is loaded, and is no file of the engine (process {pid})"),
         ("search path", str(tmp_path), f"is on sys.path, with libevil.so, torch.py (process {pid})"),
         ("search path", f"{tmp_path}/other", f"is on sys.path, with vllm.py (process {pid})")]
+
+
+def test_the_folder_of_a_program() -> None:
+    assert engine_process.main_folder(["python", "/e/bin/vllm", "serve", "-c"], "/cwd") == "/e/bin"
+    assert engine_process.main_folder(["python", "-W", "error", "-Xutf8", "-m", "vllm"], "/cwd") == "/cwd"
+    assert engine_process.main_folder(["VLLM::EngineCore"], "/cwd") == "/"
+
+
+def test_places_that_only_look_allowed() -> None:
+    assert engine_process.environment_findings({"LD_PRELOAD": "/e/../tmp/evil.so"}, ["/e"])
+    assert engine_process.environment_findings({"LD_PRELOAD": "/dev/shm/evil.so"}, engine_process.SYSTEM)
+    assert engine_process.environment_findings({"PYTHONPATH": "here"}, engine_process.SYSTEM)
+    assert not engine_process.environment_findings({"LD_PRELOAD": "/e/lib/x.so", "NCCL_NET_PLUGIN": "none"}, ["/e"])
+    paths = ["/tmp/evil.so (deleted)", "/tmp/ffiB2 (deleted)", "/dev/shm/evil.so", "/dev/nvidia0", "/memfd:x (deleted)"]
+    assert [path for path, _message in engine_process.map_findings(paths, "/e", engine_process.SYSTEM)] == [
+        "/tmp/evil.so (deleted)", "/dev/shm/evil.so"]
+
+
+def test_the_variables_of_a_unit() -> None:
+    text = (
+        "# LD_AUDIT=/x\nA=1 \"LD_PRELOAD=/tmp/a b.so\"\nPYTHONPATH='/tmp'\n"
+        "{ path=/usr/bin/env ; argv[]=/usr/bin/env VLLM_NCCL_SO_PATH=/n it's }\n")
+    values = engine_audit_info.assignments(text)
+    assert {name: values.get(name) for name in ("LD_AUDIT", "A", "LD_PRELOAD", "PYTHONPATH", "VLLM_NCCL_SO_PATH")} == {
+        "LD_AUDIT": None, "A": "1", "LD_PRELOAD": "/tmp/a b.so", "PYTHONPATH": "/tmp", "VLLM_NCCL_SO_PATH": "/n"}
 
 
 def test_a_process_older_than_the_engine(engine: Engine, tmp_path: Path) -> None:

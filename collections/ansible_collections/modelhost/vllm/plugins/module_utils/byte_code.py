@@ -36,10 +36,10 @@ for source, cached, level in json.load(sys.stdin):
         with open(source, "rb") as stream:
             made = compile(stream.read(), source, "exec", dont_inherit=True, optimize=level)
         reasons.append("" if marshal.loads(data[16:]) == made else "holds other code than its source")
-    except (EOFError, ValueError, TypeError) as error:
-        reasons.append("cannot be read: %s" % error)
     except SyntaxError:
         reasons.append("has a source that does not compile")
+    except Exception as error:
+        reasons.append("cannot be compared: %s: %s" % (type(error).__name__, error))
 json.dump(reasons, sys.stdout)
 """
 

@@ -49,19 +49,26 @@ if __name__ == "__main__":
 
 
 def entry_points(text: str) -> dict[str, dict[str, str]]:
-    """The groups of an entry_points.txt, each with its objects by name (PyPA "Entry points specification")."""
+    """The groups of an entry_points.txt, each with its objects by name (PyPA "Entry points specification"); none where it is not one."""
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
-    parser.read_string(text)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return {}
     return {group: dict(parser[group]) for group in parser.sections()}
 
 
-def is_script_of(text: str, target: str) -> bool:
-    """Whether the text of a script without its first line is what an installer makes for `target`, say `vllm.entrypoints.cli.main:main`."""
+def is_script_of(text: bytes, target: str) -> bool:
+    """Whether a script is what an installer makes for `target`, say `vllm.entrypoints.cli.main:main`.
+
+    In `text` the lines that name the interpreter are empty: a comment in the second line can name an encoding, in which the rest reads
+    otherwise (PEP 263), and Python finds it there alone.
+    """
     module, _colon, function = target.partition("[")[0].strip().partition(":")
+    names = {"module": module.strip(), "name": function.strip().split(".")[0], "function": function.strip()}
     try:
         tree = ast.dump(ast.parse(text))
-    except SyntaxError:
+        return any(tree == ast.dump(ast.parse(form.format(**names))) for form in _FORMS)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # as ast.parse has it; of the script, or of a target that is none
         return False
-    names = {"module": module.strip(), "name": function.strip().split(".")[0], "function": function.strip()}
-    return any(tree == ast.dump(ast.parse(form.format(**names))) for form in _FORMS)

@@ -7,6 +7,7 @@ serves; where that cannot be had either, the RECORD that lies in the environment
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -15,10 +16,10 @@ import stat
 import subprocess
 from typing import Any, Callable, Iterable, NamedTuple
 
-from ansible_collections.modelhost.vllm.plugins.module_utils import byte_code, wheel_record
+from ansible_collections.modelhost.vllm.plugins.module_utils import byte_code, engine_tree, wheel_record
 from ansible_collections.modelhost.vllm.plugins.module_utils.console_scripts import entry_points, is_script_of
 from ansible_collections.modelhost.vllm.plugins.module_utils.engine_difference import added, instrumentation, text_of, unified
-from ansible_collections.modelhost.vllm.plugins.module_utils.engine_tree import Entry, Layout, digests, walk
+from ansible_collections.modelhost.vllm.plugins.module_utils.engine_tree import Entry, Layout, digest_of, digests, walk
 
 # What `venv`, virtualenv, uv and the installation leave beside the packages: no interpreter imports and no unit runs any of it.
 SKELETON = re.compile(
@@ -30,6 +31,16 @@ STARTUP_MODULE = re.compile(r"(sitecustomize|usercustomize)(\.|/|\Z)")
 # vllm/plugins/__init__.py (0.33.0) loads the groups vllm.*; torch/__init__.py (2.14.0) loads torch.backends.
 PLUG_IN_GROUP = re.compile(r"(vllm\..*|torch\.backends)\Z")
 
+
+# The lines of a script that name its interpreter. A path with a space, or too long for the kernel, is told to a shell; so is that of an
+# environment that can be moved (`uv venv --relocatable`).
+_RELOCATABLE = rb"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")"/'python%s' "$0" "$@"
+' '''
+"""
+_SHEBANG = re.compile(
+    rb"""#!(?P<short>/[^\n]*)\n\Z|#!/bin/sh\n'''exec' (?P<quote>['"]?)(?P<long>/[^\n'"$`\\]*)(?P=quote) "\$0" "\$@"\n' '''\n\Z""")
+_PROGRAM = re.compile(rb"python[0-9.]*\Z")
 
 # uv makes it, empty, for everyone to lock.
 LOCK_OF_UV = ".lock"
@@ -85,13 +96,15 @@ class Audit:
         regular = {path for path, entry in entries.items() if stat.S_ISREG(entry.mode)}
         distributions = self.distributions(entries)
         locked = self.locked(distributions)
-        expected = self.expected(locked)
+        expected = {path: digests for path, digests in self.expected(locked).items() if self.layout.virtual or self.layout.of_site(path)}
         self.judge_files(expected, entries, regular, locked)
         known = set(expected)
         if not self.reference.manifest:
             # Rows without a trusted hash; a manifest knows the digests of such files, so that no row can make a file belong.
-            known.update(path for each in locked for path in each.others if not path.endswith(".pyc"))
-        self.judge_scripts(locked, regular)
+            known.update(path for each in locked if each.name not in self.sources["manifest"] for path in each.others
+                         if not path.endswith(".pyc") and not path.startswith("bin/"))
+        if self.layout.virtual:
+            known |= self.judge_scripts(locked, regular, set(expected))
         self.judge_unowned(entries, known, distributions, locked)
         self.judge_byte_code(regular)
         self.findings.sort(key=lambda each: (each["kind"], each["path"]))
@@ -99,6 +112,9 @@ class Audit:
     def scope(self) -> Iterable[Entry]:
         """All of a virtual environment; of another one (conda's, the system's) its packages alone."""
         if self.layout.virtual:
+            return walk(self.layout.root)
+        if self.reference.manifest:
+            self.found("missing", "pyvenv.cfg", "makes a virtual environment of the engine")
             return walk(self.layout.root)
         self.notes.append("%s is no virtual environment: only its packages in %s are judged" % (self.layout.root, self.layout.site))
         return walk(self.layout.root, self.layout.site)
@@ -140,7 +156,11 @@ class Audit:
         real = os.path.realpath(self.path(path))
         status = os.stat(real) if os.path.exists(real) else None
         return (os.path.basename(real).startswith("python" + self.python) and not real.startswith(self.layout.root + "/")
-                and status is not None and status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022)
+                and status is not None and status.st_uid in self.trusted() and not status.st_mode & 0o022)
+
+    def trusted(self) -> set[int]:
+        """Who may own the interpreter: root, we, and for an environment that somebody else built, that one (uv's lie in a home)."""
+        return {0, os.geteuid()} | (set() if self.reference.manifest else {os.lstat(self.layout.root).st_uid})
 
     # Distributions
 
@@ -150,18 +170,40 @@ class Audit:
             folder = self.layout.site + "/" + name
             if name.endswith(".dist-info") and stat.S_ISDIR(entries[folder].mode):
                 record = folder + "/RECORD"
-                if record not in entries:
+                if record not in entries or not stat.S_ISREG(entries[record].mode):
                     self.found("missing", record, "is the list of the files of %s" % name)
                     continue
-                with open(self.path(record), encoding="utf-8", errors="surrogateescape", newline="") as stream:
-                    rows = wheel_record.rows(stream.read())
-                files = wheel_record.normalised(rows, name, self.python)
-                found.append(Distribution(
-                    *wheel_record.distribution(name), folder, files, wheel_record.left_out(rows, name, self.python),
-                    wheel_record.digest(files, name, self.python), entry_points(text_of(self.path(folder + "/entry_points.txt")) or "")))
+                try:
+                    each = self.read(self.layout.root, name)
+                except csv.Error as error:
+                    self.found("changed", record, "is no list of files: %s" % error)
+                    continue
+                found.append(each)
+                working_copy = self.working_copy(folder)
+                if working_copy:
+                    self.found("foreign distribution", folder, "%s %s is an editable installation: what is imported lies in %s" % (
+                        each.name, each.version, working_copy))
             elif name.endswith((".egg-info", ".egg-link", ".egg")):
                 self.found("foreign distribution", folder, "was installed without a wheel, so that nothing says what it should be")
         return found
+
+    def read(self, root: str, name: str) -> Distribution:
+        """The distribution whose .dist-info has this name, in the environment at `root`."""
+        folder = self.layout.site + "/" + name
+        with open(os.path.join(root, folder, "RECORD"), encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            rows = wheel_record.rows(stream.read())
+        files = wheel_record.normalised(rows, name, self.python)
+        return Distribution(
+            *wheel_record.distribution(name), folder, files, wheel_record.left_out(rows, name, self.python),
+            wheel_record.digest(files, name, self.python), entry_points(text_of(os.path.join(root, folder, "entry_points.txt")) or ""))
+
+    def working_copy(self, folder: str) -> str:
+        """Where the code of an editable installation lies (PyPA "Recording the Direct URL Origin"), "" for another one."""
+        try:
+            origin = json.loads(text_of(self.path(folder + "/direct_url.json")) or "{}")
+            return str(origin["url"]) if origin["dir_info"]["editable"] else ""
+        except (ValueError, KeyError, TypeError):
+            return ""
 
     def locked(self, distributions: list[Distribution]) -> list[Distribution]:
         """The distributions that belong here, each with the rows that count: RECORD's own where the reference confirms it."""
@@ -203,10 +245,13 @@ class Audit:
                 self.notes.append("%s %s is another build than the index has: RECORD decides" % (each.name, each.version))
                 self.fetched[each.name], fresh = "", None
             self.sources["wheel" if fresh else "record"].append(each.name)
-            if fresh and fresh.record != each.record:
-                changed = sorted(path for path in set(fresh.files) | set(each.files) if fresh.files.get(path) != each.files.get(path))
+            # pip keeps a row whose file the wheel has not, and uv, which installed the other one, drops it.
+            changed = sorted(
+                path for path in set(fresh.files) | set(each.files) if fresh.files.get(path) != each.files.get(path)
+                and (path in fresh.files or os.path.lexists(self.path(path)))) if fresh else []
+            if changed:
                 self.found("changed", each.folder + "/RECORD", "was edited: it differs from the wheel's in %s" % ", ".join(changed[:20]))
-            elif self.reference.manifest:
+            elif self.reference.manifest and not (fresh and self.confirmed(fresh)):
                 self.found("changed", each.folder + "/RECORD", "was edited: %s %s is locked with another one%s" % (
                     each.name, self.reference.manifest["wheels"][each.name]["version"],
                     "" if fresh else ". The wheel could not be had, so which of its lines are true is not known"))
@@ -227,12 +272,7 @@ class Audit:
                        and wheel_record.distribution(name)[0] == each.name), None)
         if folder is None:
             return None
-        with open(os.path.join(site, folder, "RECORD"), encoding="utf-8", newline="") as stream:
-            rows = wheel_record.rows(stream.read())
-        files = wheel_record.normalised(rows, folder, self.python)
-        return Distribution(
-            *wheel_record.distribution(folder), self.layout.site + "/" + folder, files, wheel_record.left_out(rows, folder, self.python),
-            wheel_record.digest(files, folder, self.python), entry_points(text_of(os.path.join(site, folder, "entry_points.txt")) or ""))
+        return self.read(root, folder)
 
     def plug_ins(self, each: Distribution) -> list[str]:
         return ["%s: %s" % (group, name) for group, objects in each.entry_points.items() if PLUG_IN_GROUP.match(group) for name in objects]
@@ -242,6 +282,7 @@ class Audit:
     def expected(self, locked: list[Distribution]) -> dict[str, set[str]]:
         """By path, the digests that a file may have: those of all its owners, or what the manifest says of a file that RECORD gets wrong."""
         expected: dict[str, set[str]] = {}
+        others = {path for each in locked if each.name in self.sources["manifest"] for path in each.others}
         for each in locked:
             for path, digest in each.files.items():
                 expected.setdefault(path, set()).add(digest)
@@ -252,8 +293,8 @@ class Audit:
                         expected[path] = {"sha256:" + each for each in literal}
                         if not literal:
                             del expected[path]  # RECORD names it, and the wheel has not got it
-                    elif path in expected:
-                        expected[path].update("sha256:" + each for each in literal)
+                    elif path in expected or path in others:
+                        expected.setdefault(path, set()).update("sha256:" + each for each in literal)
         for patch in self.reference.patches:
             path = self.layout.site + "/" + patch["file"]
             if "sha256:" + patch["sha256_before"] not in expected.get(path, ()):
@@ -284,7 +325,7 @@ class Audit:
     def fits(self, path: str, seen: str, expected: set[str]) -> bool:
         for each in expected:
             algorithm, _colon, value = each.partition(":")
-            if (seen if algorithm == "sha256" else _digest(algorithm, self.path(path))) == value:
+            if (seen if algorithm == "sha256" else digest_of(self.path(path), algorithm)) == value:
                 return True
         return False
 
@@ -294,7 +335,7 @@ class Audit:
 
     def judge_changed(self, path: str, seen: str, owner: Distribution | None, patch: dict[str, Any] | None) -> None:
         original = os.path.join(self.fetched[owner.name], path) if owner and self.fetched.get(owner.name) else ""
-        if original and os.path.isfile(original) and patch is None and _digest("sha256", original) == seen:
+        if original and os.path.isfile(original) and patch is None and digest_of(original) == seen:
             return  # the wheel's own RECORD is wrong about it
         before, after = text_of(original) if original else None, text_of(self.path(path))
         if patch and seen == patch["sha256_before"]:
@@ -312,37 +353,54 @@ class Audit:
 
     # What an installer makes
 
-    def judge_scripts(self, locked: list[Distribution], regular: set[str]) -> None:
-        targets = {"bin/" + name: target for each in locked for group in ("console_scripts", "gui_scripts")
-                   for name, target in each.entry_points.get(group, {}).items()}
-        bodies = {}
+    def judge_scripts(self, locked: list[Distribution], regular: set[str], expected: set[str]) -> set[str]:
+        """Judge what lies in bin/ and is not `expected` as it is; return what was judged."""
+        targets: dict[str, list[str]] = {}
+        bodies: dict[str, set[str]] = {}
+        rows: dict[str, str] = {}
         for manifest in [self.reference.manifest] if self.reference.manifest else self.reference.shipped:
             for path, literal in manifest["scripts"].items():
                 bodies.setdefault(path, set()).update(literal)
-        rows = {}
-        if not self.reference.manifest:
-            rows = {path: digest for each in locked for path, digest in each.others.items() if path.startswith("bin/")}
-            targets = {path: target for path, target in targets.items() if path in rows}  # pip leaves names of its own out
-        for path in sorted(set(targets) | set(bodies if self.reference.manifest else ()) | set(rows)):
+        wanted = set(bodies) if self.reference.manifest else set()
+        for each in locked:
+            own = {"bin/" + name: target for group in ("console_scripts", "gui_scripts")
+                   for name, target in each.entry_points.get(group, {}).items()}
+            listed = {path: digest for path, digest in each.others.items() if path.startswith("bin/") and path not in expected}
+            if self.reference.manifest:
+                wanted.update(own)
+            elif each.name in self.sources["manifest"]:  # its rows in bin/ are not vouched for
+                wanted.update(path for path in listed if path in own or path in bodies or path == "bin/pip" + self.python)
+            else:
+                wanted.update(listed)
+                rows.update(listed)
+            for path in set(own) | set(listed):
+                # pip makes pip3.12 too, which it does not name.
+                targets.setdefault(path, []).extend([own[path]] if path in own else own.values())
+            fetched = self.fetched.get(each.name)
+            for path in [path for path in listed if fetched and os.path.isfile(os.path.join(fetched, path))]:
+                bodies.setdefault(path, set()).add(_sha256(wheel_record.script_body(_read(os.path.join(fetched, path)))))
+        for path in sorted(wanted):
             if path not in regular:
                 self.found("missing", path, "is a script of the engine")
                 continue
-            with open(self.path(path), "rb") as stream:
-                content = stream.read()
-            body, own = wheel_record.script_body(content), self.starts_here(content)
-            if path in targets:
-                fits = own and is_script_of(body.decode("utf-8", "replace"), targets[path])
-            elif path in bodies:
-                fits = own and hashlib.sha256(body).hexdigest() in bodies[path]
-            else:
-                fits = rows[path] in ("", "sha256:" + hashlib.sha256(content).hexdigest())
-            if not fits:
+            content = _read(self.path(path))
+            body = wheel_record.script_body(content)
+            head = content[:len(content) - len(body)]
+            made = self.starts_here(head) and (
+                _sha256(body) in bodies.get(path, ())
+                or any(is_script_of(b"\n" * head.count(b"\n") + body, target) for target in targets.get(path, ())))
+            if not made and rows.get(path) not in ("", "sha256:" + _sha256(content)):
                 self.found("changed", path, "is not the script that its wheel asks for")
+        return wanted
 
-    def starts_here(self, content: bytes) -> bool:
-        """Whether a script is run by the environment's own interpreter (a path that is too long for the kernel is told to a shell)."""
-        python = re.escape(os.fsencode(self.layout.root)) + rb"/bin/python[0-9.]*"
-        return re.match(rb"#!%s\n|#!/bin/sh\n'{3}exec' '?%s'? " % (python, python), content) is not None
+    def starts_here(self, head: bytes) -> bool:
+        """Whether the first lines of a script say that the environment's own interpreter runs it."""
+        match = _SHEBANG.match(head)
+        if match is None:
+            return head in [_RELOCATABLE % version for version in (b"", b"3", self.python.encode())]
+        folder, program = os.path.split(match["short"] or match["long"])
+        # Whoever made the environment may have gone there by a link.
+        return _PROGRAM.match(program) is not None and os.path.realpath(folder) == os.fsencode(self.path("bin"))
 
     # What nobody brought
 
@@ -351,16 +409,13 @@ class Audit:
         belonging = {each.folder for each in locked}
         foreign = {path for each in distributions if each.folder not in belonging for path in (*each.files, *each.others)}
         installers = {each.folder + "/" + name for each in distributions for name in wheel_record.INSTALLER_FILES}
-        scripts = {"bin/" + name for each in locked for group in ("console_scripts", "gui_scripts")
-                   for name in each.entry_points.get(group, {})}
-        manifest_scripts = set(self.reference.manifest["scripts"]) if self.reference.manifest else set()
-        owned = known | foreign | installers | scripts | manifest_scripts
+        owned = known | foreign | installers
         for path, entry in entries.items():
             if not stat.S_ISREG(entry.mode) or path in owned or SKELETON.match(path):
                 continue
             if path.endswith(".pyc") and byte_code.source_of(path) is not None:
                 continue
-            if SKELETON_LINK.match(path) and not self.reference.manifest:
+            if SKELETON_LINK.match(path) and not self.reference.manifest and engine_tree.is_program(self.path(path)):
                 continue  # the copy of an interpreter
             text = text_of(self.path(path))
             debugging = instrumentation(list(enumerate(text.splitlines(), 1))) if text is not None and path.endswith(".py") else []
@@ -418,7 +473,9 @@ class Audit:
             for path, reason in byte_code.differing(self.layout, doubtful).items():
                 self.found("byte code", path, reason)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            self.notes.append("%d files of byte code were not judged: %s does not run (%s)" % (len(doubtful), self.layout.interpreter, error))
+            # A file that makes the interpreter crash must not vouch for the others.
+            self.found("byte code", self.layout.site, "%d files of byte code were not judged: %s ends with %s" % (
+                len(doubtful), self.layout.interpreter, error))
 
     def completed(self) -> str:
         """The digest of that list, as the last step of the installation wrote it down."""
@@ -439,6 +496,10 @@ def _mode(uid: int, mode: int) -> str:
     return "belongs to user %d and has mode %04o: others than its owner could write it" % (uid, stat.S_IMODE(mode))
 
 
-def _digest(algorithm: str, path: str) -> str:
+def _read(path: str) -> bytes:
     with open(path, "rb") as stream:
-        return hashlib.new(algorithm, stream.read()).hexdigest()
+        return stream.read()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

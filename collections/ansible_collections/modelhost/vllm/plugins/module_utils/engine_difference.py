@@ -7,6 +7,7 @@ import difflib
 import re
 
 LINES = 400
+MOST = 20
 SIZE = 4 << 20
 
 INSTRUMENTATION = {
@@ -43,13 +44,14 @@ def unified(path: str, before: str, after: str) -> str:
 
 def added(before: str, after: str) -> list[tuple[int, str]]:
     """The lines that `after` has and `before` has not, with their numbers in `after`."""
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=after.count("\n") > 5000)
     lines = after.splitlines()
     return [(number + 1, lines[number]) for tag, _i, _j, start, end in matcher.get_opcodes() if tag in ("replace", "insert")
             for number in range(start, end)]
 
 
 def instrumentation(lines: list[tuple[int, str]]) -> list[str]:
-    """What in these numbered lines looks like debugging, as "line 12: torch.save: torch.save(x, ...)"."""
-    return ["line %d: %s: %s" % (number, kind, line.strip()[:160]) for number, line in lines if not line.lstrip().startswith("#")
-            for kind, pattern in INSTRUMENTATION.items() if pattern.search(line)]
+    """What in these numbered lines looks like debugging, as "line 12: torch.save: torch.save(x, ...)", at most MOST."""
+    found = ["line %d: %s: %s" % (number, kind, line.strip()[:160]) for number, line in lines if not line.lstrip().startswith("#")
+             for kind, pattern in INSTRUMENTATION.items() if pattern.search(line)]
+    return found[:MOST] + (["%d more" % (len(found) - MOST)] if len(found) > MOST else [])

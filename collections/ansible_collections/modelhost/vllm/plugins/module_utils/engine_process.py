@@ -18,7 +18,9 @@ INJECTING = (
     "LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX", "VLLM_NCCL_SO_PATH",
     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "TRITON_PTXAS_PATH")
 SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/bin", "/usr/local/cuda", "/dev", "/memfd:", "/SYSV")
+WRITABLE = ("/dev/shm",)  # everybody's, within those
 _MAPPED = re.compile(r"[0-9a-f]+-[0-9a-f]+ (?P<mode>\S+) \S+ \S+ \S+ +(?P<path>/.*)\Z")
+_LIBRARY = re.compile(r"\.so[.0-9]* \(deleted\)\Z")  # else a deleted file is memory that a library has asked for
 _PATH = "import json, sys; json.dump([sys.path, sys.base_prefix], sys.stdout)"
 
 
@@ -26,8 +28,9 @@ def environment_findings(values: dict[str, str], allowed: Iterable[str]) -> list
     """What the variables of a process make it load from elsewhere than from `allowed` folders."""
     found = []
     for name in INJECTING:
-        # A word without a slash is a switch, such as NCCL_NET_PLUGIN=none, or is looked for on the library path.
-        places = [place for place in re.split(r"[:\s]+", values.get(name, "")) if "/" in place and not _below(place, allowed)]
+        # A word without a slash is a folder for Python; else a switch, such as NCCL_NET_PLUGIN=none, or looked for on the library path.
+        places = [place for place in re.split(r"[:\s]+", values.get(name, ""))
+                  if place and ("/" in place or name.startswith("PYTHON")) and not _below(place, allowed)]
         if places:
             found.append("%s=%s makes it load from %s" % (name, values[name], ", ".join(places)))
     return found
@@ -52,6 +55,27 @@ def environment_of(pid: int) -> dict[str, str]:
         return dict(each.partition("=")[::2] for each in stream.read().split("\0") if "=" in each)
 
 
+def arguments_of(pid: int) -> list[str]:
+    with open("%s/%d/cmdline" % (PROC, pid), encoding="utf-8", errors="surrogateescape") as stream:
+        return stream.read().split("\0")[:-1]
+
+
+def main_folder(arguments: list[str], cwd: str) -> str:
+    """What begins the sys.path of a Python process that says nothing else: its folder for -c and -m, else that of its script.
+
+    "/" where the process has written a title over its arguments.
+    """
+    words = iter(arguments[1:])
+    for word in words:
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return os.path.dirname(os.path.realpath(os.path.join(cwd, word)))
+        elif not word.startswith(("-W", "-X", "--")) and ("c" in word or "m" in word):
+            return cwd
+    return "/"
+
+
 def started(pid: int) -> float:
     """When a process began, in seconds since the epoch (proc(5): field 22 of stat, in ticks since the boot, whose time is in /proc/stat)."""
     with open("%s/%d/stat" % (PROC, pid), encoding="utf-8", errors="surrogateescape") as stream:
@@ -74,19 +98,23 @@ def map_findings(paths: Iterable[str], root: str, allowed: Iterable[str]) -> lis
     for path in paths:
         if path.endswith(" (deleted)") and path.startswith(root + "/"):
             found.append((path[:-len(" (deleted)")], "is loaded in a text that is not on the disk any more"))
-        elif not path.endswith(" (deleted)") and not _below(path, [root, *allowed]):
+        elif (_LIBRARY.search(path) or not path.endswith(" (deleted)")) and not _below(path, [root, *allowed]):
             found.append((path, "is loaded, and is no file of the engine"))
     return found
 
 
 def search_path(layout: Layout, environment: dict[str, str], folder: str, uid: int, gid: int) -> tuple[list[str], str]:
-    """The sys.path and the base prefix that a process has with this environment, folder and user. Nothing runs but an interpreter."""
+    """The sys.path and the base prefix that a process has with this environment, folder and user.
+
+    What the interpreter imports at its start runs, as it has run in the process, and as the same user.
+    """
     if not layout.interpreter:
         return [], ""
+    environment = {name: value for name, value in environment.items() if name not in ("LD_PRELOAD", "LD_AUDIT")}
     become = {"user": uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
     answer = subprocess.run(
         [layout.python, "-c", _PATH], env=environment, cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        universal_newlines=True, **become)
+        universal_newlines=True, timeout=60, **become)
     return tuple(json.loads(answer.stdout))
 
 
@@ -109,5 +137,8 @@ def _modules(folder: str) -> list[str]:
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
+    path = path if path.startswith("/memfd:") else os.path.normpath(path)
+    if any(path == folder or path.startswith(folder + "/") for folder in WRITABLE):
+        return False
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") or folder.endswith(":") and path.startswith(folder)
                for folder in folders if folder)

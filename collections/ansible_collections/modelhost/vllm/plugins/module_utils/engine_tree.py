@@ -14,12 +14,16 @@ BLOCK = 1 << 20
 
 
 class Entry(NamedTuple):
-    """One file, link or folder below an environment."""
+    """One file, link or folder below an environment.
+
+    `changed` is the time of its last change, which nobody can set back; of its content for a file with several names, as uv makes of what
+    is in its cache, since each further name is a change.
+    """
 
     path: str
     mode: int
     uid: int
-    ctime: float
+    changed: float
 
 
 class Layout(NamedTuple):
@@ -29,6 +33,9 @@ class Layout(NamedTuple):
     site: str
     virtual: bool
     interpreter: str
+
+    def of_site(self, path: str) -> bool:
+        return path.startswith(self.site + "/")
 
     @property
     def site_path(self) -> str:
@@ -57,10 +64,10 @@ def layout(root: str) -> Layout:
         raise ValueError("%s is no Python environment: %s. Name the folder that `python -m venv`, uv or conda made" % (root, found))
     virtual = os.path.isfile(os.path.join(root, "pyvenv.cfg"))
     real = os.path.realpath(python)
-    return Layout(root, os.path.relpath(sites[0], root), virtual, real if _is_program(real) else "")
+    return Layout(root, os.path.relpath(sites[0], root), virtual, real if is_program(real) else "")
 
 
-def _is_program(path: str) -> bool:
+def is_program(path: str) -> bool:
     """Whether a file is a compiled program, and no script that runs something else."""
     try:
         with open(path, "rb") as stream:
@@ -75,14 +82,14 @@ def walk(root: str, below: str = "") -> Iterator[Entry]:
         for entry in entries:
             path = below + "/" + entry.name if below else entry.name
             status = entry.stat(follow_symlinks=False)
-            yield Entry(path, status.st_mode, status.st_uid, status.st_ctime)
+            yield Entry(path, status.st_mode, status.st_uid, status.st_ctime if status.st_nlink == 1 else status.st_mtime)
             if stat.S_ISDIR(status.st_mode):
                 yield from walk(root, path)
 
 
-def sha256(path: str) -> str:
-    """The sha256 of a file's content, in hexadecimal digits."""
-    digest = hashlib.sha256()
+def digest_of(path: str, algorithm: str = "sha256") -> str:
+    """The digest of a file's content, in hexadecimal digits."""
+    digest = hashlib.new(algorithm)
     with open(path, "rb", buffering=0) as stream:
         block = stream.read(BLOCK)
         while block:
@@ -100,7 +107,7 @@ def digests(root: str, paths: Iterable[str]) -> dict[str, str]:
     bundles = big + [small[start:start + 500] for start in range(0, len(small), 500)]
 
     def bundle(each: list[str]) -> list[tuple[str, str]]:
-        return [(path, sha256(os.path.join(root, path))) for path in each]
+        return [(path, digest_of(os.path.join(root, path))) for path in each]
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return {path: digest for result in pool.map(bundle, bundles) for path, digest in result}

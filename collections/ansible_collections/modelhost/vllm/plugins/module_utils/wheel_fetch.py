@@ -18,6 +18,11 @@ def pins(lock: str) -> dict[str, str]:
     return {re.sub(r"[-_.]+", "-", name).lower(): name + rest for name, rest in blocks}
 
 
+def can_be_asked_for(name: str, version: str) -> bool:
+    """Whether these, which come from the name of a folder, are a requirement, and no option of uv's on a line of its own."""
+    return re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) is not None and re.fullmatch(r"[A-Za-z0-9.!+_]+", version) is not None
+
+
 def install(uv: str, python: str, folder: str, requirements: dict[str, str], hashes: bool) -> Iterable[str]:
     """Install `requirements` (by name) into a new environment at `folder`; return the names of those that could be had.
 

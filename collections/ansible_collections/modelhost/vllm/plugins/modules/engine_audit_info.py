@@ -19,7 +19,8 @@ options:
     type: path
     required: true
   manifest:
-    description: Manifest of the engine's lock. Without one, the environment was built by somebody else, and each distribution in it belongs there.
+    description:
+      - Manifest of the engine's lock. Without one, the environment was built by somebody else, and each distribution in it belongs there.
     type: dict
   lock:
     description: Text of the engine's lock, whose hashes a distribution that is installed for comparison must have.
@@ -126,6 +127,8 @@ seconds:
 """
 
 import os
+import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -135,8 +138,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import engine_process, systemd, weights, wheel_fetch
-from ansible_collections.modelhost.vllm.plugins.module_utils.engine_audit import Audit, Distribution, Reference
-from ansible_collections.modelhost.vllm.plugins.module_utils.engine_tree import layout, sha256
+from ansible_collections.modelhost.vllm.plugins.module_utils.engine_audit import LOCK_OF_UV, Audit, Distribution, Reference
+from ansible_collections.modelhost.vllm.plugins.module_utils.engine_tree import Layout, digest_of, layout
 
 
 class Fetch:
@@ -151,18 +154,21 @@ class Fetch:
         hashes = bool(self.parameters["lock"])
         requirements = {
             each.name: self.pins[each.name] if hashes else "%s==%s" % (each.name, each.version)
-            for each in wanted if not hashes or each.name in self.pins}
+            for each in wanted if (each.name in self.pins if hashes else wheel_fetch.can_be_asked_for(each.name, each.version))}
         if not requirements:
             return {}
         for program in (self.parameters["uv"], self.python):
             if not os.access(program, os.X_OK):
                 self.note(requirements, "there is no %s" % (program or "interpreter in it"))
                 return {}
+        status = os.stat(self.python)  # uv runs it, as us
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+            self.note(requirements, "its interpreter %s can be written by others than root" % self.python)
+            return {}
         self.calls += 1
         folder = os.path.join(self.folder, str(self.calls))
         try:
-            had = wheel_fetch.install(
-                self.parameters["uv"], self.python, folder, requirements, hashes)
+            had = wheel_fetch.install(self.parameters["uv"], self.python, folder, requirements, hashes)
         except (OSError, subprocess.SubprocessError) as error:
             self.note(requirements, str(error))
             return {}
@@ -174,6 +180,19 @@ class Fetch:
         self.notes.append("no wheel to compare with for %s: %s" % (weights.shortened(sorted(names)), reason))
 
 
+def assignments(text: str) -> dict[str, str]:
+    """The variables that a text of systemd's sets, in quotes or without: what `systemctl show` prints, and files of others than us."""
+    values = {}
+    for line in text.splitlines():
+        try:
+            words = shlex.split(line)
+        except ValueError:  # a quotation that goes on in the next line
+            words = line.replace('"', "").split()
+        if not line.lstrip().startswith(("#", ";")):
+            values.update(word.partition("=")[::2] for word in words if "=" in word)
+    return values
+
+
 def unit_findings(root: str, folders: list[str]) -> list[dict[str, str]]:
     """What the units that start from this environment put into its processes."""
     found: list[dict[str, str]] = []
@@ -182,37 +201,48 @@ def unit_findings(root: str, folders: list[str]) -> list[dict[str, str]]:
     for unit, each in systemd.show("vllm-*.service", ["ExecStart", "Environment", "EnvironmentFiles"]).items():
         if root + "/" not in each["ExecStart"]:
             continue
-        values = dict(word.partition("=")[::2] for word in each["Environment"].split())
-        for path in each["EnvironmentFiles"].split():
+        values = assignments(each["Environment"])
+        for path in re.findall(r"(/.*?) \(ignore_errors=(?:yes|no)\)", each["EnvironmentFiles"]):
             if os.path.isfile(path):
-                with open(path, encoding="utf-8") as stream:
-                    values.update(systemd.parse_environment(stream.read()))
-        found += [finding("environment", unit, message) for message in engine_process.environment_findings(values, [root, *engine_process.SYSTEM, *folders])]
+                with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+                    values.update(assignments(stream.read()))
+        values.update(assignments(each["ExecStart"]))  # `env NAME=...` before the program
+        allowed = [root, *engine_process.SYSTEM, *folders]
+        found += [finding("environment", unit, message) for message in engine_process.environment_findings(values, allowed)]
     return found
 
 
 def process_findings(audit: Audit, folders: list[str], notes: list[str]) -> tuple[list[int], list[dict[str, str]]]:
     """What the processes of this environment have loaded that is not its own, or that is not there any more."""
     root, found, seen, pids = audit.layout.root, [], set(), []
-    # The time of a file's last change is nobody's to set back.
-    changed = max((entry for entry in audit.entries.values() if not stat.S_ISDIR(entry.mode)), key=lambda entry: entry.ctime)
+    # The time of a file's last change is nobody's to set back. Byte code that a process has written itself is judged by what it holds.
+    latest = max((entry for entry in audit.entries.values() if not stat.S_ISDIR(entry.mode) and not entry.path.endswith(".pyc")
+                   and entry.path != LOCK_OF_UV), key=lambda entry: entry.changed, default=None)
     for pid in engine_process.users(root):
         try:
             values, paths = engine_process.environment_of(pid), engine_process.mapped(pid)
             status, cwd = os.stat("%s/%d" % (engine_process.PROC, pid)), os.readlink("%s/%d/cwd" % (engine_process.PROC, pid))
-        except FileNotFoundError:
+            arguments = engine_process.arguments_of(pid)
+            began = engine_process.started(pid)
+        except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         except PermissionError:
             notes.append("process %d cannot be looked into: root lacks CAP_SYS_PTRACE here" % pid)
             continue
         pids.append(pid)
-        path, base = engine_process.search_path(audit.layout, values, cwd, status.st_uid, status.st_gid)
+        try:
+            path, base = engine_process.search_path(audit.layout, values, cwd, status.st_uid, status.st_gid)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            notes.append("the sys.path of process %d is not known: %s" % (pid, error))
+            path, base = [], os.path.dirname(os.path.dirname(audit.layout.interpreter))
+        if path and path[0] == "":
+            path[0] = engine_process.main_folder(arguments, cwd)
         allowed = [root, base, *engine_process.SYSTEM, *folders]
         judged = [("environment", "", message) for message in engine_process.environment_findings(values, allowed)]
         judged += [("process", *each) for each in engine_process.map_findings(paths, root, allowed)]
         judged += [("search path", *each) for each in engine_process.path_findings(path, cwd, [root, base, *engine_process.SYSTEM])]
-        if changed.ctime > engine_process.started(pid) + 1:
-            judged.append(("process", changed.path, "was changed after the process began: restart its unit"))
+        if latest and latest.changed > began + 1:
+            judged.append(("process", latest.path, "was changed after the process began: restart its unit"))
         for kind, place, message in judged:
             if (kind, place, message) not in seen:  # what several processes share is said once
                 seen.add((kind, place, message))
@@ -231,16 +261,34 @@ def system_findings() -> list[dict[str, str]]:
     return found
 
 
-def configuration_findings(root: str) -> list[dict[str, str]]:
+def configuration_findings(place: Layout) -> list[dict[str, str]]:
     """What pyvenv.cfg brings into the environment (PEP 405)."""
-    configuration = os.path.join(root, "pyvenv.cfg")
+    configuration = os.path.join(place.root, "pyvenv.cfg")
     if not os.path.isfile(configuration):
         return []
-    with open(configuration, encoding="utf-8") as stream:
-        settings = dict([word.strip() for word in line.partition("=")[::2]] for line in stream)
-    if settings.get("include-system-site-packages", "false").lower() == "false":
-        return []
-    return [finding("search path", "pyvenv.cfg", "include-system-site-packages is on: the system's packages are imported too")]
+    with open(configuration, encoding="utf-8", errors="surrogateescape") as stream:
+        pairs = [line.partition("=") for line in stream if "=" in line]
+    settings = {name.strip().lower(): value.strip() for name, _equals, value in pairs}
+    found = []
+    # Lib/site.py takes it for on where it is left out, and for off where it is anything but "true".
+    if settings.get("include-system-site-packages", "true").lower() == "true":
+        found.append(finding("search path", "pyvenv.cfg", "include-system-site-packages is on: the system's packages are imported too"))
+    if place.interpreter and not is_home(os.path.join(place.root, settings.get("home", "")), place):
+        found.append(finding("search path", "pyvenv.cfg", "home is %s, which is not that of bin/python: another standard library is imported" % (
+            settings.get("home", "missing"))))
+    return found
+
+
+def is_home(home: str, place: Layout) -> bool:
+    """Whether the folder in which Python looks for the standard library (Modules/getpath.py) is that of the environment's interpreter."""
+    name = place.site.split("/")[1]
+    real = os.path.realpath(os.path.join(home, name))
+    if not os.path.isfile(real) or real != place.interpreter and digest_of(real) != digest_of(place.interpreter):
+        return False
+    # A folder with a link to the interpreter, such as /usr/local/bin, is fine unless it has a library of its own.
+    library = os.path.join(home, "..", "lib", name)
+    return (os.path.realpath(home) == os.path.dirname(real) or not os.path.exists(library)
+            or os.path.realpath(library) == os.path.realpath(os.path.join(os.path.dirname(real), "..", "lib", name)))
 
 
 def remote_code(folders: list[str], notes: list[str]) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -252,7 +300,7 @@ def remote_code(folders: list[str], notes: list[str]) -> tuple[dict[str, str], l
             if not name.endswith(".py"):
                 continue
             path = os.path.join(folder, name)
-            seen[path] = sha256(path)
+            seen[path] = digest_of(path)
             if manifest is None:
                 notes.append("%s runs with the model, and nothing says what it should be: the weights were not fetched by modelhost" % path)
             elif name not in manifest:
@@ -294,17 +342,20 @@ def main() -> None:
         fetch = Fetch(module.params, place.interpreter, temporary, notes)
         audit = Audit(place, Reference(module.params["manifest"], module.params["shipped"], fetch, module.params["patches"]))
         audit.run()
+    except OSError as error:
+        module.fail_json(msg="path: %s, so it cannot be judged: run this as root, and again where something is being installed" % error)
     finally:
         shutil.rmtree(temporary)
     folders = module.params["folders"]
-    audit.findings += configuration_findings(root)
+    audit.findings += configuration_findings(place)
     contaminated = bool(audit.findings)
     audit.findings += system_findings() + unit_findings(root, folders)
     pids, running = process_findings(audit, folders, notes)
     code, foreign = remote_code(module.params["remote_code"], notes)
     audit.findings += running + foreign
     module.exit_json(
-        changed=False, verdict=audit.verdict, contaminated=contaminated, findings=audit.findings, notes=audit.notes + notes, patches=audit.applied,
+        changed=False, verdict=audit.verdict, contaminated=contaminated, findings=audit.findings, notes=audit.notes + notes,
+        patches=audit.applied,
         reference=audit.sources, remote_code=code, processes=pids, files=len(audit.entries), seconds=round(time.monotonic() - began, 2))
 
 
