@@ -7,6 +7,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E)
 ENGINE ?=
 PYTHON ?=
 SCENARIO ?=
+ONLY ?=
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -29,8 +30,8 @@ unit: .venv ## Tests that need no host
 molecule: .venv ## Tests on systemd hosts in containers; one of them: make molecule SCENARIO=standin
 	@$(AS_ROOT) tools/molecule $(SCENARIO)
 
-bench: .venv ## Measure against floors in the same run, on the host of `make demo`
-	@$(AS_ROOT) tools/view .venv/bin/python bench/bench.py
+bench: .venv ## Measure against floors in the same run, on the host of `make demo`; one of them: make bench ONLY=install
+	@$(AS_ROOT) tools/view .venv/bin/python bench/bench.py $(if $(ONLY),--only $(ONLY))
 
 lock: .venv ## Make a lock anew: make lock ENGINE=vllm-0.33.0 PYTHON=3.12; without ENGINE the controller's
 	@tools/lock $(ENGINE) $(PYTHON)

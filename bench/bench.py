@@ -1,10 +1,14 @@
 """Measure modelhost on the host of `make demo`, each figure against a floor measured in the same run.
 
-noop    a `site.yml` that changes nothing, against a playbook of as many bare tasks (`ansible.builtin.file` on a folder that is there)
-        over the same connection; once for all its tasks, once for those that ask the host
-switch  the time without an answer during `switch_model.yml`, against `systemctl stop A; systemctl start B` over one SSH command
+cold_site  `site.yml` on an empty host, against a script that does only what nobody can leave out (cold_site.sh)
+noop       a `site.yml` that changes nothing, against a playbook of as many bare tasks (`ansible.builtin.file` on a folder that is there)
+           over the same connection; once for all its tasks, once for those that ask the host
+switch     the time without an answer during `switch_model.yml`, against `systemctl stop A; systemctl start B` over one SSH command
+install    an engine of 9 GB from its lock, against `uv pip sync` of the same lock, both with a cold cache; once with byte code on both sides
+audit      its audit, against `find | xargs -P$(nproc) sha256sum` of the same folder
 
 Each figure is the median over the rounds; ratios are taken round by round, the two sides in turn. Results go to bench/results/ as JSON.
+`--only` names figures that are measured alone, say `--only install`, which `make bench ONLY=install` does too.
 """
 
 from __future__ import annotations
@@ -21,24 +25,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-INVENTORY = "inventory/demo"
-HOST = "modelhost-demo"
+import cold
+import engine
+from host import ROOT, on_host, playbook
+
 URL = "http://10.88.77.10:8000/v1/completions"
 MODELS = ["smollm2-chat", "smollm2-long"]
-
-
-def playbook(path: Path | str, *arguments: str, **environment: str) -> float:
-    """Run a playbook and return its seconds."""
-    began = time.monotonic()
-    subprocess.run(
-        [ROOT / ".venv/bin/ansible-playbook", "-i", INVENTORY, str(path), *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-        env={**os.environ, **environment})
-    return time.monotonic() - began
-
-
-def on_host(command: str) -> None:
-    subprocess.run(["ssh", "-F", ROOT / f".cache/testhost/{HOST}.ssh_config", HOST, "sudo sh -c " + json.dumps(command)], check=True)
 
 
 def bare(tasks: int, folder: Path) -> Path:
@@ -130,10 +122,20 @@ def figure(seconds: list[float], floor: list[float], floor_is: str, target: floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only", choices=["cold_site", "noop", "switch", "install"], help="measure this alone")
+    chosen = parser.parse_args()
+    rounds = chosen.rounds
     results = ROOT / "bench/results"
     results.mkdir(exist_ok=True)
-    figures = {**bench_noop(rounds, results), **bench_switch(rounds)}
+    measures = {
+        "cold_site": lambda: {name: figure(*each) for name, each in cold.bench(rounds).items()},
+        "noop": lambda: bench_noop(rounds, results), "switch": lambda: bench_switch(rounds),
+        "install": lambda: {name: figure(*each) for name, each in engine.bench(rounds).items()}}
+    figures = {}
+    for name, measure in measures.items():
+        if chosen.only in (None, name):
+            print(f"bench: {name}", flush=True)
+            figures.update(measure())
     revision = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
     when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")

@@ -1,9 +1,10 @@
 """Each Molecule scenario, from its creation to its destruction, is one test here. Run by tools/molecule.
 
-As many as this machine has processors run side by side; every line says whose it is.
+As many as this machine has processors run side by side; every line says whose it is, and what failed is said once more at the end.
 """
 
 import os
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+# Of pytest: a test, its reason; of Ansible: a task; with colours in between
+FAILURE = re.compile(r"FAILED|ERROR|fatal:|│\S* +E +\S|assert .*Error")
 PLACES = threading.Semaphore(max(2, os.cpu_count() or 1))
 SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 
@@ -18,7 +21,7 @@ SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.y
 class Run(threading.Thread):
     def __init__(self, scenario):
         super().__init__()
-        self.scenario, self.status = scenario, None
+        self.scenario, self.status, self.failures = scenario, None, []
 
     def run(self):
         with PLACES:
@@ -32,6 +35,7 @@ class Run(threading.Thread):
             for line in process.stdout:
                 if lines:
                     print(f"{self.scenario:8} {line}", end="", flush=True)
+                    self.failures += [line] * bool(FAILURE.search(line))
         return process.returncode
 
 
@@ -47,4 +51,4 @@ def runs(request):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(scenario, runs):
     runs[scenario].join()
-    assert runs[scenario].status == 0
+    assert runs[scenario].status == 0, "".join(runs[scenario].failures[-40:])

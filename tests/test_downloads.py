@@ -85,7 +85,7 @@ def test_what_fills_the_directory_uses_the_mirrors(wired) -> None:
     assert (found["modelhost_apt_environment"], found["model_weights_seed"]) == ({}, "")
 
 
-BASE = ["python3-apt", "ca-certificates", "python3", "python3-venv", "python3-dev", "gcc", "g++", "ninja-build", "libnuma1"]
+BASE = ["python3-apt", "ca-certificates", "python3", "python3-venv", "python3-dev", "gcc", "g++", "ninja-build", "patch", "libnuma1"]
 
 
 def test_the_directory_of_a_host_without_gpus(wired) -> None:

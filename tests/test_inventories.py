@@ -30,6 +30,11 @@ MODEL_OPTIONS = load("roles/model_unit/meta/argument_specs.yml")["argument_specs
 ENGINE_OPTIONS = load("roles/vllm/meta/argument_specs.yml")["argument_specs"]["main"]["options"]["vllm_engines"]["options"]
 
 
+PATCH = {
+    "id": "greeting", "upstream": "https://example.org/1", "reason": "it does not greet", "drop_when": "vllm>=0.33.0", "file": "vllm/envs.py",
+    "sha256_before": "a" * 64, "sha256_after": "b" * 64, "patch": "greeting.patch"}
+
+
 def findings(
     changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "", keyed: tuple[str, ...] = ()) -> list[str]:
     """What is found in the example's catalogue after changes, each a path of keys (m: models, e: engines) and a value."""
@@ -90,7 +95,7 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/weights/size": "554.3 Gio"},
      [f"{KIMI}.weights.size is '554.3 Gio': write a number of bytes, or a number with one of B, MB, GB, TB, MiB, GiB, TiB"]),
     ({"m/kimi-k25-int4/weights": {"source": "directory", "path": "/srv/kimi", "sha256": "0" * 64}},
-     [f"{KIMI}.weights.sha256 is no option of the source directory: it knows path, size, source"]),
+     [f"{KIMI}.weights.sha256 is no option of the source directory: it knows gguf, path, size, source"]),
     ({"m/kimi-k25-int4/weights/source": "hugingface"},
      [f"{KIMI}.weights.source: 'hugingface' is not one of archive, directory, huggingface, wheel. Did you mean 'huggingface'?"]),
     ({"m/kimi-k25-int4/weights": {"source": "archive", "url": "/srv/kimi.tar"}},
@@ -163,6 +168,13 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"e/vllm-0.33.0/lock": ABSENT},
      ["modelhost_engines.vllm-0.33.0.lock is missing: Requirements file with hashes, below files/locks/ of the role or an absolute path "
       "on the controller."]),
+    ({"e/vllm-0.33.0/patches": {"id": "a"}},
+     ["modelhost_engines.vllm-0.33.0.patches: {'id': 'a'} is dict, list is needed: Changes to files of its wheels, applied in this order."]),
+    ({"e/vllm-0.33.0/patches": [{**PATCH, "drop_wen": "vllm>=0.34.0"}]},
+     ["modelhost_engines.vllm-0.33.0.patches[0].drop_wen: 'drop_wen' is not one of drop_when, file, id, patch, reason, sha256_after, "
+      "sha256_before, upstream. Did you mean 'drop_when'?"]),
+    ({"e/vllm-0.33.0/patches": [{key: value for key, value in PATCH.items() if key != "upstream"}]},
+     ["modelhost_engines.vllm-0.33.0.patches[0].upstream is missing: Address of the change that it is taken from."]),
     # Shapes
     ({"m": [own({})]}, ["modelhost_models: list given, a dict by name is needed: write each entry below its name"]),
     ({"m/kimi-k25-int4": None}, [f"{KIMI} is missing or empty: write its keys below it, as inventory/example does"]),
@@ -343,6 +355,26 @@ def test_the_playbook_judges_the_versions(tmp_path: Path, replace: str, by: str,
     assert result.returncode == status, result.stdout + result.stderr
     shown = " ".join((result.stdout + result.stderr).split())  # a long line is wrapped
     assert [sentence for sentence in expected if sentence not in shown] == []
+
+
+def test_the_playbook_judges_the_patches(tmp_path: Path) -> None:
+    inventory = shutil.copytree(ROOT / "inventory/example", tmp_path / "patched")
+    (tmp_path / "greeting.patch").write_text("--- a\n")
+    engines = load("inventory/example/group_vars/gpu_hosts/engines.yml")
+    engines["modelhost_engines"]["vllm-0.33.0"]["patches"] = [
+        {**PATCH, "patch": str(tmp_path / "greeting.patch")}, {**PATCH, "id": "other", "sha256_before": "a"}]
+    (inventory / "group_vars/gpu_hosts/engines.yml").write_text(yaml.safe_dump(engines))
+    result = validate(inventory)
+    assert result.returncode == 2, result.stdout + result.stderr
+    shown = " ".join((result.stdout + result.stderr).split())
+    where = "modelhost_engines.vllm-0.33.0.patches"
+    due = "drop_when: the lock has vllm 0.33.0, which meets 'vllm>=0.33.0': declare the engine without the patch, under a new name"
+    for sentence in (
+            f"{where}.greeting.{due}", f"{where}.other.{due}",
+            f"{where}.other.sha256_before: 'a' is no sha256: write the 64 lower-case hexadecimal digits that sha256sum prints",
+            f"{where}.other.patch: 'greeting.patch' is not there: put it into roles/vllm/files/patches, or write its absolute path on the"):
+        assert sentence in shown
+    assert f"{where}.greeting.patch" not in shown
 
 
 def test_the_inventory_takes_what_the_roles_take() -> None:

@@ -148,6 +148,8 @@ def alive(pid):
 
 def test_the_lock_names_the_wheel_that_the_code_builds(wheel):
     assert (STANDIN / "vllm-standin-1.0.0.txt").read_text() == wheel[1]
+    command = [sys.executable, STANDIN / "build.py", wheel[0].parent, "--manifest"]
+    assert (STANDIN / "vllm-standin-1.0.0.json").read_text() == subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_answers_have_the_keys_and_types_of_a_real_vllm(start):

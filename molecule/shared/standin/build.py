@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Build the wheel of the stand-in engine, the same bytes on every machine, and print its requirement with the hash.
+"""Build the wheel of the stand-in engine, the same bytes on every machine, and print its lock or its manifest.
 
-Usage: build.py FOLDER > vllm-standin-1.0.0.txt
+    build.py FOLDER > vllm-standin-1.0.0.txt
+    build.py FOLDER --manifest > vllm-standin-1.0.0.json
 """
 
 import base64
@@ -54,6 +55,15 @@ def build(folder):
     return wheel
 
 
+def manifest(wheel, lock):
+    """Return the manifest of the wheel, for the Python of the test hosts."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools"))
+    from manifest import manifest_text, read_wheels
+
+    return manifest_text(read_wheels([wheel], "3.13"), lock, "3.13")
+
+
 if __name__ == "__main__":
-    digest = hashlib.sha256(build(sys.argv[1]).read_bytes()).hexdigest()
-    print(f"vllm-standin=={__version__} --hash=sha256:{digest}")
+    wheel = build(sys.argv[1])
+    lock = f"vllm-standin=={__version__} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+    sys.stdout.write(manifest(wheel, lock) if sys.argv[2:] == ["--manifest"] else lock)

@@ -1,5 +1,8 @@
 """What is refused, with our sentence, before anything on the host is changed."""
 
+import hashlib
+import json
+
 import pytest
 
 MODEL = {"engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"}}
@@ -36,6 +39,19 @@ def test_missing_weights(controller):
     assert "/srv/weights/nowhere" in failed.said
 
 
+@pytest.mark.case("A7")
+@pytest.mark.parametrize(("playbook", "arguments"), [("switch_model", []), ("switch_model", ["--check"]), ("fetch_weights", [])])
+def test_gguf_weights_that_the_engine_does_not_load(controller, overlay, playbook, arguments):
+    """They are nowhere yet: neither their absence nor a fetch comes before the refusal."""
+    weights = {"source": "huggingface", "repo": "tiny/glm", "revision": "0" * 40, "gguf": {"model_type": "glm_moe_dsa"}}
+    changes = overlay(modelhost_models={"plain": MODEL, "glm": {**MODEL, "weights": weights}})
+    failed = controller.play(playbook, "-e", "model=glm", *arguments, overlay=changes)
+    assert failed.returncode != 0
+    assert "modelhost_models.glm.engine: vllm-standin-1.0.0 does not load GGUF weights." in failed.said
+    assert "It lacks a plug-in for GGUF: vllm-gguf-plugin is not among its packages." in failed.said
+    assert "nothing is fetched yet" not in failed.said
+
+
 @pytest.mark.parametrize(("playbook", "changes", "sentence"), [
     ("site", {"modelhost_models": {"plain": {**MODEL, "srve": {}}}}, "modelhost_models.plain.srve: 'srve' is not one of"),
     ("switch_model", {"modelhost_models": {"plain": {**MODEL, "environment": {"A": True}}}}, "modelhost_models.plain.environment.A: True has no"),
@@ -58,12 +74,13 @@ def test_a_directive_that_systemd_does_not_know(controller, overlay):
 def test_an_engine_is_not_rebuilt_under_its_own_name(controller, overlay, tmp_path_factory):
     lock = tmp_path_factory.mktemp("lock") / "other.txt"
     lock.write_text("vllm-standin==1.0.0 --hash=sha256:" + "0" * 64 + "\n")
+    lock.with_suffix(".json").write_text(json.dumps({"lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest()}))
     engine = {
         "distribution": "vllm-standin", "version": "1.0.0", "python": "3.13", "lock": str(lock),
         "serve_command": ["python", "-m", "vllm_standin.serve"], "bench_command": ["python", "-m", "vllm_standin.bench"]}
     failed = controller.play("provision", overlay=overlay(modelhost_engines={"vllm-standin-1.0.0": engine}))
     assert failed.returncode != 0
-    assert "vllm-standin-1.0.0 is on the host, built from another lock than the declared one" in failed.said
+    assert "vllm-standin-1.0.0 is on the host, built from another lock or other patches than the declared ones" in failed.said
 
 
 @pytest.mark.case("L15")

