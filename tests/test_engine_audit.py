@@ -200,7 +200,7 @@ CONTAMINATIONS: dict[str, tuple[Callable[[Engine], Any], list[tuple[str, str]]]]
     "a program in an encoding that hides code": (another_encoding, [("changed", "bin/vllm")]),
     "a binary before its first line": (lambda it: edit(it.root / "bin/ninja", b"ELF", b"BAD"), [("changed", "bin/ninja")]),
     "another interpreter": (other_interpreter, [
-        ("symlink", "bin/python"), ("symlink", "bin/python3"), ("symlink", f"bin/python{PYTHON}")]),
+        ("search path", "pyvenv.cfg"), ("symlink", "bin/python"), ("symlink", "bin/python3"), ("symlink", f"bin/python{PYTHON}")]),
     "an interpreter in a wrapper": (wrapped_interpreter, [
         ("unowned", "bin/python"), ("symlink", "bin/python3"), ("symlink", f"bin/python{PYTHON}")]),
     "a file of two wheels": (lambda it: append(it.site / "both/owned.py", "X = 1\n"), [("changed", f"{SITE}/both/owned.py")]),
