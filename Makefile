@@ -24,8 +24,8 @@ lint: .venv ## yamllint and ansible-lint, production profile
 	.venv/bin/yamllint --strict .
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint --offline --profile production --strict
 
-unit: .venv ## Tests that need no host
-	PATH="$(CURDIR)/.venv/bin:$$PATH" pytest -q
+unit: .venv ## Tests that need no host, a file of them on each processor
+	PATH="$(CURDIR)/.venv/bin:$$PATH" pytest -q --numprocesses auto --dist loadfile
 
 molecule: .venv ## Tests on systemd hosts in containers; one of them: make molecule SCENARIO=standin
 	@$(AS_ROOT) tools/molecule $(SCENARIO)
