@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 
 from host import ROOT, ask, copy, downloads, on_host
 
@@ -33,15 +32,14 @@ def bench(rounds: int) -> dict[str, tuple[list[float], list[float], str, float |
     audit, hashing = [], []
     everything = f"find {FOLDER}/{NAME} -type f -print0 | xargs -0 -n 500 -P $(nproc) sha256sum"
     on_host(everything)  # both sides find the files in memory, as far as they fit
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as arguments:
-        json.dump({"path": f"{FOLDER}/{NAME}", "manifest": json.loads(LOCK.with_suffix(".json").read_text()), "lock": LOCK.read_text()}, arguments)
-        arguments.flush()
-        for _ in range(rounds):
-            answer = ask("modelhost.vllm.engine_audit_info", f"@{arguments.name}")
-            if answer["verdict"] != "pristine":
-                raise SystemExit(f"bench: the engine is not pristine: {answer['findings'][:5]}")
-            audit.append(answer["seconds"])
-            hashing.append(on_host(everything))
+    arguments = json.dumps({
+        "path": f"{FOLDER}/{NAME}", "manifest": json.loads(LOCK.with_suffix(".json").read_text()), "lock": LOCK.read_text()})
+    for _ in range(rounds):
+        answer = ask("modelhost.vllm.engine_audit_info", arguments)
+        if answer["verdict"] != "pristine":
+            raise SystemExit(f"bench: the engine is not pristine: {answer['findings'][:5]}")
+        audit.append(answer["seconds"])
+        hashing.append(on_host(everything))
     on_host(f"rm -rf {FOLDER}")
     return {
         "install": (install, compiled, "uv pip sync --compile-bytecode", 1.1),

@@ -18,6 +18,8 @@ class Controller:
         # Not among those of the operator, whose hosts may have the same names
         self.artifacts = ROOT / ".cache/testhost/artifacts" / scenario
         self.inventories = [ROOT / "inventory/demo", ROOT / "molecule" / scenario / "inventory"]
+        # Molecule asks for colours, and a colour between two words hides a sentence.
+        self.environment = {**os.environ, "ANSIBLE_FORCE_COLOR": "false"}
 
     def command(self, playbook, *arguments, overlay=None):
         inventories = self.inventories + ([overlay] if overlay else [])
@@ -28,7 +30,8 @@ class Controller:
     def play(self, playbook, *arguments, overlay=None):
         """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status."""
         done = subprocess.run(
-            self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, env=self.environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT)
         done.said = " ".join(done.stdout.split())
         print(done.stdout)
         return done

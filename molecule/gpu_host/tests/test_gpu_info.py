@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -39,7 +38,7 @@ def gpu_info(controller):
     def ask():
         inventories = [f"--inventory={path}" for path in controller.inventories]
         command = ["ansible", "demo", *inventories, "--module-name=modelhost.vllm.gpu_info"]
-        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_FORCE_COLOR": "false"}
+        environment = {**controller.environment, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
         said = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE, env=environment).stdout
         return json.loads(said.partition("=>")[2])
 
