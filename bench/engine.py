@@ -24,7 +24,7 @@ def bench(rounds: int) -> dict[str, tuple[list[float], list[float], str, float |
     install, compiled, plain = [], [], []
     for _ in range(rounds):
         for times, option in ((compiled, "--compile-bytecode"), (plain, "")):
-            times.append(on_host(bare_command.format(option), **environment, UV_CACHE_DIR=f"{FOLDER}/cache"))
+            times.append(on_host(bare_command.format(option), **{**environment, "UV_CACHE_DIR": f"{FOLDER}/cache"}))
             on_host(f"rm -rf {FOLDER}/bare {FOLDER}/cache")
         on_host(f"rm -rf {FOLDER}/{NAME}")
         install.append(on_host(f"{FOLDER}/install-engine {uv} 3.11 {FOLDER}/{NAME} {digest}", **environment))
