@@ -27,6 +27,9 @@ def bench(rounds: int) -> dict[str, tuple[list[float], list[float], str, float |
     for _ in range(rounds):
         empty()
         environment = downloads()
+        folders = environment.get("PIP_FIND_LINKS", "")
+        index = "" if folders else ask("ansible.builtin.debug", "var=modelhost_pytorch_url")["modelhost_pytorch_url"]
+        environment.update(UV_FIND_LINKS=folders.replace(" ", ","), UV_INDEX=index, UV_INDEX_STRATEGY="unsafe-best-match")
         version = ask("ansible.builtin.debug", "var=modelhost_uv.version")["modelhost_uv.version"]
         copy(files, FILES)
         floor.append(on_host(f"{FILES}/cold_site.sh {FILES} {version} '{job}'", **environment))
