@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "roles/model_unit/files/check-gpus"
+SCRIPT = Path(__file__).resolve().parents[1] / "roles/model_unit/files/before-start/check-gpus"
 BUSES = ("01", "21", "41", "61", "81", "a1", "c1", "e1")
 ANSWERING = "".join(f"00000000:{bus.upper()}:00.0\n" for bus in BUSES)
 

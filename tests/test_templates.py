@@ -104,7 +104,19 @@ def test_a_unit_says_whose_it_is(rendered: tuple[str, Path]) -> None:
     assert f"\n{MARK}" in (rendered[1] / "model_unit/model.service.golden").read_text()
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: f"{path.parts[-3]}/{path.name}")
+def test_the_files_of_a_model_are_rendered_in_one_go(rendered: tuple[str, Path]) -> None:
+    folder, model = rendered[1] / "model_unit", MODELS[rendered[0]]
+    assert json.loads((folder / "files.json.golden").read_text()) == [
+        {"model": model, "name": f"vllm-{model}.service", "content": (folder / "model.service.golden").read_text()},
+        {"model": model, "name": f"{model}.yaml", "content": (folder / "model.yaml.golden").read_text()},
+        {"model": model, "name": f"{model}.env", "content": (folder / "model.env.golden").read_text()}]
+
+
+# One that includes others writes no file of its own.
+FILES = [path for path in TEMPLATES if "{% include" not in path.read_text()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parts[-3]}/{path.name}")
 def test_a_template_says_who_manages_the_file(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("{% from")]
     assert lines[0] == "{{ ansible_managed | comment }}"

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 name: status_lines
 short_description: The state of a host's models, for people
 description:
-  - One line a model, the served one first, then what is pending.
+  - A line about the switch that is under way or was interrupted, then one line a model, the served one first.
 positional: _input
 options:
   _input:
@@ -34,12 +34,30 @@ _value:
 
 from typing import Any
 
+from ansible_collections.modelhost.vllm.plugins.plugin_utils.controller import has_ended
+
+
+def switch_line(switch: dict[str, Any]) -> str:
+    """A switch that is under way, or one that was interrupted: then a reboot or the next run decides what serves."""
+    owner = switch["owner"]
+    who = f"switch to {switch['model']} by {owner['user']}@{owner['controller']} since {switch['since']}"
+    if switch["interrupted"] or has_ended(owner):
+        return (
+            f"{who}: interrupted at step {switch['step']!r}. What serves now is below; switch_model.yml finishes it or serves the wish, and a "
+            "reboot boots what was applied")
+    progress = f" ({switch['progress']})" if switch["progress"] else ""
+    return f"{who}: at step {switch['step']!r}{progress}, last sign of life {switch['age']} s ago"
+
 
 def status_lines(state: dict[str, Any], wish: str) -> list[str]:
-    lines = []
+    lines = [switch_line(state["switch"])] if state["switch"] else []
     for model, each in sorted(state["models"].items(), key=lambda pair: (pair[1]["state"] != "serving", pair[0])):
         applied = each["applied"]
         notes = [f"since {each['unit']['ExecMainStartTimestamp']}"] if each["state"] in ("serving", "loading") else []
+        if each["progress"]:
+            notes.append(each["progress"])
+        if each["foreign"]:
+            notes.append("a unit that modelhost did not write: take it over with -e adopt=true")
         if applied:
             notes.append(f"http://{applied['host']}:{applied['port']}/v1, engine {applied['engine']}")
         if each["unit"]["UnitFileState"] == "enabled":

@@ -49,7 +49,7 @@ _value:
     action: replace
     target: kimi-k25-int4
     stop: [minimax-m25]
-    previous: minimax-m25
+    previous: [minimax-m25]
     replaces: [minimax-m25]
     reason: replace minimax-m25 by kimi-k25-int4
 """

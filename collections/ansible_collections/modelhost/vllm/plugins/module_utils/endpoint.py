@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
@@ -49,6 +50,14 @@ class Endpoint:
         except (OSError, KeyError, TypeError):
             return []
 
+    def in_flight(self) -> int:
+        """Requests that run or wait, over all engines of the server. Raises OSError where it does not say."""
+        status, text = self.ask("/metrics", None, timeout=5)
+        counts = re.findall(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)$", str(text), re.MULTILINE)
+        if status != 200 or not counts:
+            raise OSError(f"{self.url}/metrics does not count requests: HTTP {status}")
+        return round(sum(map(float, counts)))
+
     def generate(self, model: str, prompt: str, max_tokens: int, timeout: float) -> tuple[int, Any]:
         """One real generation at temperature 0."""
         messages = [{"role": "user", "content": prompt}]
@@ -62,8 +71,3 @@ class Endpoint:
         except FileNotFoundError:
             return ""
 
-
-def answer_text(body: dict[str, Any]) -> str:
-    """What a chat completion says: its content, or else its reasoning (`reasoning` since vLLM 0.17, `reasoning_content` before)."""
-    message = body["choices"][0]["message"]
-    return message.get("content") or message.get("reasoning") or message.get("reasoning_content") or ""

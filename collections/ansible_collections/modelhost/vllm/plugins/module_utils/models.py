@@ -7,6 +7,8 @@ live      what the unit reads: /etc/modelhost/models/ and /etc/systemd/system/. 
 trial     what a model that is applied anew reads until it has answered. It lives in /run, so that a reboot forgets it and boots the live
           files
 applied   the record of what serves, state/applied.json, and a copy of its files, generations/<model>/<digest>/
+
+A unit of the same name that modelhost did not write is *foreign*. It is left alone, or adopted: then it counts as what was applied before.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from typing import Any
 
 from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
@@ -28,12 +31,14 @@ TRIAL = "/run/modelhost/models"
 TRIAL_UNITS = "/run/systemd/system.control"
 GENERATIONS = "/var/lib/modelhost/generations"
 APPLIED = "/var/lib/modelhost/state/applied.json"
+LOADS = "/var/lib/modelhost/state/loads.json"
+ADOPTED = "/var/lib/modelhost/adopted"
 
 # What every unit of modelhost says, and no other unit does
 MARK = "Documentation=file:/etc/modelhost/models/"
 UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result", "ExecMainStatus", "ExecMainStartTimestamp",
-    "InvocationID", "ControlGroup")
+    "ExecMainStartTimestampMonotonic", "InvocationID", "ControlGroup")
 
 
 def unit_name(model: str) -> str:
@@ -96,6 +101,12 @@ def is_ours(model: str) -> bool:
     return any(MARK in (text or "") for text in (read(live_path(unit)), tried(model).get(unit)))
 
 
+def is_foreign(model: str) -> bool:
+    """Whether the live unit is one that modelhost did not write."""
+    text = read(live_path(unit_name(model)))
+    return text is not None and MARK not in text
+
+
 def is_secret(name: str) -> bool:
     """Whether a file's content must never be shown or copied."""
     return name.endswith(".secret.env")
@@ -141,9 +152,39 @@ def write_applied(applied: dict[str, dict[str, Any]]) -> None:
     write(APPLIED, json.dumps({"schema": 1, "models": applied}, indent=2, sort_keys=True) + "\n")
 
 
+def address(model: str, applied: dict[str, dict[str, Any]]) -> tuple[str, int]:
+    """Where the unit of a model listens: what the configuration that it reads says, or the record, or, for a foreign unit, what is declared."""
+    own = None if is_foreign(model) and not tried(model) else read(running_path(f"{model}.yaml"))
+    text = own or ("" if model in applied else read(declared_path(model, f"{model}.yaml"))) or ""
+    found = dict(line.split(": ", 1) for line in text.splitlines() if line.startswith(("host: ", "port: ")))
+    record = applied.get(model, {})
+    host = found.get("host", record.get("host", "127.0.0.1"))
+    return str(host).strip("'\""), int(found.get("port", record.get("port", 8000)))
+
+
+def running_for(unit: dict[str, str]) -> float:
+    """Seconds since the unit's process began, by the clock that no operator can set; 0 before it has."""
+    began = int(unit["ExecMainStartTimestampMonotonic"] or 0) / 1e6
+    return time.clock_gettime(time.CLOCK_MONOTONIC) - began if began else 0.0
+
+
+def read_loads(model: str) -> list[dict[str, Any]]:
+    """The last loads of a model on this host, oldest first: `seconds` from the start of its process to its first answer, `engine`, `at`."""
+    text = read(LOADS)
+    return json.loads(text)["models"].get(model, []) if text else []
+
+
+def add_load(model: str, load: dict[str, Any], most: int = 10) -> None:
+    text = read(LOADS)
+    loads = json.loads(text)["models"] if text else {}
+    loads[model] = [*loads.get(model, []), load][-most:]
+    write(LOADS, json.dumps({"schema": 1, "models": loads}, indent=2, sort_keys=True) + "\n")
+
+
 def protected(model: str, unit: dict[str, str], applied: dict[str, Any]) -> bool:
-    """Whether the live files of a model must stay: it runs, is loading or stopping, would run after a reboot, or is what was applied."""
-    return unit["ActiveState"] not in ("inactive", "failed") or unit["UnitFileState"] == "enabled" or model in applied
+    """Whether the live files of a model must stay: it runs, is loading or stopping, would run after a reboot, was applied, or is foreign."""
+    idle = unit["ActiveState"] in ("inactive", "failed") and unit["UnitFileState"] != "enabled"
+    return not idle or model in applied or is_foreign(model)
 
 
 def difference(name: str, before: str | None, after: str | None) -> str:

@@ -7,6 +7,7 @@ The lines move between releases: this is for people, and never evidence that a m
 from __future__ import annotations
 
 import re
+import statistics
 
 # In the order of a start. Texts seen in vLLM 0.32 and 0.33; a line of an unknown release only makes the stage stay the one before.
 _STAGES = [
@@ -42,3 +43,21 @@ def stage(lines: list[str]) -> str:
 def decisive(lines: list[str], most: int = 8) -> list[str]:
     """The lines that say why a start failed: the last ones that speak of an error, or else simply the last ones."""
     return ([line for line in lines if _DECISIVE.match(line)] or lines)[-most:]
+
+
+def progress(lines: list[str], loads: list[dict[str, object]], elapsed: float) -> str:
+    """The stage, and what earlier loads of the model, each with its `seconds`, say about the time left."""
+    if not loads:
+        return stage(lines)
+    usual = statistics.median(float(load["seconds"]) for load in loads)
+    if elapsed > usual:
+        return f"{stage(lines)}; longer than the usual {duration(usual)}"
+    return f"{stage(lines)}; about {duration(usual - elapsed)} left of the usual {duration(usual)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 45 s, 31 min, 1 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

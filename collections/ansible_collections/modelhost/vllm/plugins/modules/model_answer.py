@@ -8,7 +8,10 @@ short_description: Wait until a model answers a real prompt
 description:
   - The only evidence that a model serves is an answer. vLLM's unit is C(active) from its first second, the port refuses connections until
     the load is over, and C(/health) says only that a process lives.
-  - While waiting, the stage that the engine's log names, the memory that its processes hold and what they read are shown.
+  - It is asked where its unit's own configuration says that it listens.
+  - While waiting, the stage that the engine's log names, the memory that its processes hold, what they read, and what earlier loads of the
+    model on this host say about the time left are shown. A load that was watched until its answer is added to these.
+  - The answer is judged by rules. An incoherent one is a failure. One whose tokens all went into reasoning is not, and said in a warning.
   - The wait has no clock. It fails when the unit fails or is restarted by systemd, when the server rejects the prompt, or when neither
     log, memory nor reads have moved for O(stall) seconds.
 options:
@@ -16,14 +19,10 @@ options:
     description: Name of the model.
     type: str
     required: true
-  host:
-    description: Address that the server binds.
+  engine:
+    description: Name of its engine, to be remembered with the time that the load took.
     type: str
-    required: true
-  port:
-    description: Port of the server.
-    type: int
-    required: true
+    default: ""
   stall:
     description: Seconds without any movement after which the load counts as stuck.
     type: int
@@ -43,8 +42,7 @@ EXAMPLES = r"""
 - name: Wait for the first answer
   modelhost.vllm.model_answer:
     model: kimi-k25-int4
-    host: 127.0.0.1
-    port: 8000
+    engine: vllm-0.33.0
 """
 
 RETURN = r"""
@@ -52,8 +50,12 @@ answer:
   description: What the model said.
   type: str
   returned: success
+verdict:
+  description: V(coherent), or V(budget) where all tokens went into reasoning.
+  type: str
+  returned: success
 seconds:
-  description: Time from the unit's start to the answer, in seconds.
+  description: Time from the start of the unit's process to the answer, in seconds.
   type: float
   returned: success
 journal:
@@ -63,15 +65,17 @@ journal:
   returned: failure
 """
 
+import datetime
 import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd, vllm_log
-from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint, answer_text
+from ansible_collections.modelhost.vllm.plugins.module_utils import coherence, models, switch_record, systemd, vllm_log
+from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint
 
 PROMPT = "What is the capital of France?"
-MAX_TOKENS = 16
+EXPECTED = "Paris"
+MAX_TOKENS = 256  # room for a model that reasons first
 SLICE = 4.0  # seconds that one call waits at most
 MEBIBYTE = 1024 * 1024
 
@@ -101,8 +105,8 @@ class Wait:
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.model = module.params["model"]
-        secret = models.running_path(f"{self.model}.secret.env")
-        self.endpoint = Endpoint(module.params["host"], module.params["port"], secret)
+        address = models.address(self.model, models.read_applied())
+        self.endpoint = Endpoint(*address, models.running_path(f"{self.model}.secret.env"))
         self.resume = module.params["resume"] or {}
 
     def unit(self) -> dict[str, str]:
@@ -126,25 +130,35 @@ class Wait:
 
     def answered(self, unit: dict[str, str]) -> None:
         """Ask once the server listens; end the wait with its answer."""
-        if not self.endpoint.served_names():
+        names = self.endpoint.served_names()
+        if not names:
+            self.resume["loading"] = True
             return
-        params = self.module.params
-        asked = time.time()
+        name = names[0] if models.is_foreign(self.model) and self.model not in names else self.model
+        asked, stall = time.time(), self.module.params["stall"]
         try:
-            status, body = self.endpoint.generate(self.model, PROMPT, MAX_TOKENS, timeout=params["stall"])
+            status, body = self.endpoint.generate(name, PROMPT, MAX_TOKENS, timeout=stall)
         except OSError as error:
             self.fail(f"the server listens but did not answer within {time.time() - asked:.0f} s ({error})", self.lines(unit))
-        text = answer_text(body).strip() if status == 200 and isinstance(body, dict) else ""
-        if not text:
-            self.fail(f"the server rejected the prompt, or said nothing: HTTP {status} {body}", self.lines(unit))
-        self.module.exit_json(changed=False, finished=True, answer=text, seconds=round(time.time() - self.resume["started"], 1))
+        judged = coherence.judge(status, body, EXPECTED)
+        if judged["verdict"] in ("incoherent", "rejected"):
+            self.fail("{verdict}: asked {0!r}, it says {answer!r}: {reason}".format(PROMPT, **judged), self.lines(unit))
+        if judged["verdict"] == "budget":
+            self.module.warn(f"{self.model}: {MAX_TOKENS} tokens were not enough for its reasoning, so its answer is not judged.")
+        seconds = round(models.running_for(unit), 1)
+        if self.resume.get("loading"):
+            models.add_load(self.model, {
+                "engine": self.module.params["engine"], "seconds": seconds,
+                "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")})
+        self.module.exit_json(
+            changed=False, finished=True, answer=judged["answer"], verdict=judged["verdict"], seconds=seconds)
 
     def lines(self, unit: dict[str, str]) -> list[str]:
         return systemd.journal(models.unit_name(self.model), unit["InvocationID"], 200)
 
     def run(self) -> None:
         deadline = time.monotonic() + SLICE
-        self.resume.setdefault("started", time.time())
+        switch_record.note(self.module.params["stall"] + switch_record.SILENCE, step="wait", progress=self.resume.get("progress", ""))
         while True:
             unit = self.unit()
             self.fail_if_dead(unit)
@@ -161,17 +175,17 @@ class Wait:
         still, limit = time.time() - self.resume["moved_at"], self.module.params["stall"]
         if still > limit:
             self.fail(f"nothing has moved for {still:.0f} s while {vllm_log.stage(lines)}; the limit is {limit} s", lines)
+        self.resume["progress"] = vllm_log.progress(lines, models.read_loads(self.model), models.running_for(unit))
         self.module.exit_json(
             changed=False, finished=False, resume=self.resume,
-            progress=f"{vllm_log.stage(lines)}  ({memory / 1024:.1f} GiB held, {read / 1024:.1f} GiB read)")
+            progress=f"{self.resume['progress']}  ({memory / 1024:.1f} GiB held, {read / 1024:.1f} GiB read)")
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "model": {"type": "str", "required": True},
-            "host": {"type": "str", "required": True},
-            "port": {"type": "int", "required": True},
+            "engine": {"type": "str", "default": ""},
             "stall": {"type": "int", "default": 900},
             "resume": {"type": "dict"},
         },

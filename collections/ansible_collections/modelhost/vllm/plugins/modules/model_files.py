@@ -12,7 +12,8 @@ description:
     files stay as they are, and what differs is returned as RV(pending).
   - A unit file is checked with C(systemd-analyze verify --recursive-errors=no) before it is written anywhere, since without that flag a bad
     directive is only a warning (systemd 252). Before systemd 250, which lacks the flag, any line about the unit is a failure.
-  - A live unit of the same name that modelhost did not write is left alone and makes the module fail.
+  - A live unit of the same name that modelhost did not write is left alone and makes the module fail, unless O(adopt) says that it may be
+    taken over. Then it is copied, and protected like one that was applied, until a switch to its model has an answer from the successor.
 options:
   files:
     description: The files of all models.
@@ -37,6 +38,10 @@ options:
       - API keys by model, each written as C(VLLM_API_KEY) into C(MODEL.secret.env), readable by root only and never shown. A model of
         O(files) without one here loses the one it had, unless O(api_keys) is left out.
     type: dict
+  adopt:
+    description: Whether units that modelhost did not write may be taken over.
+    type: bool
+    default: false
 author:
   - The modelhost authors
 attributes:
@@ -67,6 +72,7 @@ pending:
         diff: "-max-model-len: 65536"
 """
 
+import hashlib
 import os
 import re
 import shlex
@@ -79,7 +85,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils import models, syst
 
 def unit_error(name: str, text: str) -> str:
     """What systemd has against a unit file, or nothing. It cannot be judged while its programs are not there: check mode on an empty host."""
-    commands = re.findall(r"^Exec(?:Condition|Start)=\+?(.*)$", text, re.MULTILINE)
+    commands = re.findall(r"^Exec(?:Condition|StartPre|Start)=\+?(/.*)$", text, re.MULTILINE)
     if not all(os.path.exists(shlex.split(command)[0]) for command in commands):
         return ""
     version = int(re.search(r"\d+", systemd.run(["systemctl", "--version"])).group())
@@ -96,6 +102,24 @@ def unit_error(name: str, text: str) -> str:
     return ours if version < 250 else ""
 
 
+def foreign_problem(path: str, adopt: bool) -> str:
+    """What speaks against a live unit that modelhost did not write, or nothing."""
+    drop_ins = path + ".d"
+    if not adopt:
+        return (
+            f"{path} is there and modelhost did not write it: it stays as it is. To take it over, say -e adopt=true: it is copied to "
+            f"{models.ADOPTED}, counts as what was applied before, and comes back if its successor does not answer. Or move it away, or give "
+            "the model another name")
+    if os.path.isdir(drop_ins) and os.listdir(drop_ins):
+        return f"{drop_ins} changes a unit that shall be taken over, and would change its successor: move its settings into the inventory"
+    return ""
+
+
+def copy_of(path: str, text: str) -> str:
+    """Where a foreign unit is kept: never over an earlier copy."""
+    return os.path.join(models.ADOPTED, "{0}.{1}".format(os.path.basename(path), hashlib.sha256(text.encode()).hexdigest()[:12]))
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -108,6 +132,7 @@ def main() -> None:
                 },
             },
             "api_keys": {"type": "dict", "no_log": True},
+            "adopt": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -127,10 +152,10 @@ def main() -> None:
         for name, text in files.items():
             live = models.read(models.live_path(name))
             if name.endswith(".service"):
-                if live is not None and models.MARK not in live:
-                    problems.append(
-                        f"{models.live_path(name)} is there and modelhost did not write it: it stays as it is. Move it away, or give the "
-                        "model another name")
+                if models.is_foreign(model):
+                    problems += filter(None, [foreign_problem(models.live_path(name), module.params["adopt"])])
+                    if models.read(copy_of(models.live_path(name), live)) is None:
+                        writes.append((copy_of(models.live_path(name), live), name, live))
                 error = unit_error(name, text) if text != models.read(models.declared_path(model, name)) else ""
                 if error:
                     problems.append(f"modelhost_models.{model}: systemd refuses its unit:\n{error}")

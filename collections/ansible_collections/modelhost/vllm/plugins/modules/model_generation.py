@@ -58,13 +58,14 @@ import datetime
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd
 
 
 def try_out(model: str, check_mode: bool) -> bool:
     files = models.declared(model)
     changed = bool(models.pending(files))
     if not check_mode:
+        switch_record.note(step="start")
         drop(model, check_mode=False)  # what an interrupted run has left
         if changed:
             for name, text in files.items():
@@ -99,6 +100,7 @@ def apply(model: str, replaces: list[str], record: dict[str, object], check_mode
     changed = before != after or unit["UnitFileState"] != "enabled" or bool(trial) or any(other in applied for other in others)
     if check_mode or not changed:
         return changed, generation
+    switch_record.note(step="apply")
     folder = os.path.join(models.GENERATIONS, model, generation)
     for name, text in shown.items():
         models.write(os.path.join(folder, name), text, 0o600, 0o700)

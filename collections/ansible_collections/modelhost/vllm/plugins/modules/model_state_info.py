@@ -39,6 +39,12 @@ models:
         - V(serving) when the endpoint answers to the model's name, V(loading) while the unit runs without an answer, V(stopping),
           V(failed), or V(stopped).
       type: str
+    progress:
+      description: Of a loading model, the stage that its log names, and what earlier loads say about the time left.
+      type: str
+    foreign:
+      description: Whether the live unit is one that modelhost did not write.
+      type: bool
     unit:
       description: systemd's properties of the unit.
       type: dict
@@ -60,20 +66,40 @@ busy:
   type: list
   elements: str
   returned: always
+switch:
+  description: The record of the switch that is under way, or was interrupted; an empty dict without one.
+  type: dict
+  returned: always
+  contains:
+    owner:
+      description: Who runs it, C(user), C(controller), C(pid) and C(run).
+      type: dict
+    since:
+      description: When it began.
+      type: str
+    model:
+      description: The model that is switched to.
+      type: str
+    step:
+      description: V(check), V(drain), V(stop), V(start), V(wait), V(apply) or V(go back).
+      type: str
+    progress:
+      description: How far the step is.
+      type: str
+    age:
+      description: Seconds since the last sign of life.
+      type: int
+    silence:
+      description: Seconds without one after which the run counts as ended.
+      type: int
+    interrupted:
+      description: Whether the run has ended without a word, for its silence or a reboot say so.
+      type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd, vllm_log
 from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint
-
-
-def address(model: str, applied: dict[str, dict[str, object]]) -> tuple[str, int]:
-    """Where the running unit of a model listens: what the configuration that it reads says."""
-    text = models.read(models.running_path(f"{model}.yaml")) or ""
-    found = dict(line.split(": ", 1) for line in text.splitlines() if line.startswith(("host: ", "port: ")))
-    record = applied.get(model, {})
-    host = found.get("host", record.get("host", "127.0.0.1"))
-    return str(host).strip("'\""), int(found.get("port", record.get("port", 8000)))
 
 
 def judge(model: str, unit: dict[str, str], applied: dict[str, dict[str, object]]) -> str:
@@ -83,8 +109,14 @@ def judge(model: str, unit: dict[str, str], applied: dict[str, dict[str, object]
         return "stopped"
     if unit["ActiveState"] == "deactivating":
         return "stopping"
-    endpoint = Endpoint(*address(model, applied), models.running_path(f"{model}.secret.env"))
-    return "serving" if model in endpoint.served_names() else "loading"
+    names = Endpoint(*models.address(model, applied), models.running_path(f"{model}.secret.env")).served_names()
+    return "serving" if model in names or (names and models.is_foreign(model)) else "loading"
+
+
+def progress(model: str, unit: dict[str, str]) -> str:
+    """How far a load is."""
+    lines = systemd.journal(models.unit_name(model), unit["InvocationID"], 200)
+    return vllm_log.progress(lines, models.read_loads(model), models.running_for(unit))
 
 
 def main() -> None:
@@ -97,14 +129,17 @@ def main() -> None:
     names = list(dict.fromkeys(module.params["models"] + [model for model in loaded if models.is_ours(model)] + list(applied)))
     found = {}
     for model, unit in models.show(names).items():
+        state = judge(model, unit, applied)
         found[model] = {
-            "state": judge(model, unit, applied),
+            "state": state,
+            "progress": progress(model, unit) if state == "loading" else "",
             "unit": unit,
             "applied": applied.get(model, {}),
             "pending": models.pending(models.declared(model)) if models.protected(model, unit, applied) else [],
             "trial": models.trial(model),
+            "foreign": models.is_foreign(model),
         }
-    module.exit_json(changed=False, models=found, busy=[
+    module.exit_json(changed=False, models=found, switch=switch_record.read(), busy=[
         model for model, each in found.items() if each["unit"]["ActiveState"] not in ("inactive", "failed")])
 
 

@@ -8,8 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd
 from hypothesis import configuration
 
 configuration.set_hypothesis_home_dir(Path(__file__).resolve().parents[6] / ".cache/hypothesis")
@@ -20,7 +21,8 @@ class Host:
 
     STOPPED = {
         "LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead", "UnitFileState": "disabled", "MainPID": "0", "NRestarts": "0",
-        "Result": "success", "ExecMainStatus": "0", "ExecMainStartTimestamp": "", "InvocationID": "", "ControlGroup": "",
+        "Result": "success", "ExecMainStatus": "0", "ExecMainStartTimestamp": "",
+        "ExecMainStartTimestampMonotonic": "0", "InvocationID": "", "ControlGroup": "",
     }
     RUNNING = {
         **STOPPED, "ActiveState": "active", "SubState": "running", "UnitFileState": "enabled", "MainPID": "4711", "InvocationID": "0a1b",
@@ -64,9 +66,10 @@ class Host:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     for name, folder in {
         "DECLARED": "declared", "LIVE": "live", "LIVE_UNITS": "units", "TRIAL": "trial", "TRIAL_UNITS": "trial-units",
-        "GENERATIONS": "generations", "APPLIED": "state/applied.json",
+        "GENERATIONS": "generations", "APPLIED": "state/applied.json", "LOADS": "state/loads.json", "ADOPTED": "adopted",
     }.items():
         monkeypatch.setattr(models, name, str(tmp_path / folder))
+    monkeypatch.setattr(switch_record, "RECORD", str(tmp_path / "state/switch.json"))
     monkeypatch.setattr(models, "MARK", f"Documentation=file:{tmp_path}/live/")
     made = Host(tmp_path)
     monkeypatch.setattr(systemd, "run", made.run)
@@ -75,11 +78,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]):
-    """Run a module as Ansible would, in this process; its result."""
+    """Run a module as Ansible would, in this process; its result, with its warnings as plain sentences."""
     def run(module: ModuleType, check_mode: bool = False, **params: Any) -> dict[str, Any]:
         with patch_module_args({**params, "_ansible_check_mode": check_mode}), pytest.raises(SystemExit):
             module.main()
         result = json.loads(capsys.readouterr().out)
+        if "warnings" in result:
+            result["warnings"] = [each["event"]["msg"] for each in result["warnings"]]
+        warnings._global_warnings.clear()  # those of a process, which Ansible starts anew for each module
         result.pop("invocation", None)
         return result
 

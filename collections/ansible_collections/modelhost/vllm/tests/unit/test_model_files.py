@@ -74,9 +74,37 @@ def test_a_unit_that_somebody_else_wrote_is_left_alone(host, call, small, text):
     result = call(model_files, files=small)
     assert result["failed"]
     assert result["msg"] == (
-        f"{host.root}/units/vllm-small.service is there and modelhost did not write it: it stays as it is. Move it away, or give the "
-        "model another name")
+        f"{host.root}/units/vllm-small.service is there and modelhost did not write it: it stays as it is. To take it over, say -e adopt=true: it "
+        f"is copied to {host.root}/adopted, counts as what was applied before, and comes back if its successor does not answer. Or move it "
+        "away, or give the model another name")
     assert host.files(".") == {"units/vllm-small.service": text}
+
+
+FOREIGN = "[Service]\nExecStart=/srv/venv/bin/vllm serve /srv/small\n"
+
+
+@pytest.mark.case("L15")
+def test_a_unit_that_is_taken_over_is_copied_and_stays_until_the_switch(host, call, small):
+    host.write("units/vllm-small.service", FOREIGN)
+    host.units = {"vllm-small.service": host.STOPPED}
+    result = call(model_files, files=small, adopt=True)
+    assert result["changed"]
+    assert [each["file"] for each in result["pending"]["small"]] == ["vllm-small.service", "small.yaml"]
+    assert host.files("units") == {"vllm-small.service": FOREIGN}
+    assert host.files("live") == {}
+    assert host.files("adopted") == {"vllm-small.service.352aab9294e5": FOREIGN}
+    assert call(model_files, files=small, adopt=True)["changed"] is False
+
+
+@pytest.mark.case("L15")
+def test_a_unit_with_drop_ins_is_not_taken_over(host, call, small):
+    host.write("units/vllm-small.service", FOREIGN)
+    host.write("units/vllm-small.service.d/override.conf", "[Service]\nUser=root\n")
+    host.units = {"vllm-small.service": host.STOPPED}
+    assert call(model_files, files=small, adopt=True)["msg"] == (
+        f"{host.root}/units/vllm-small.service.d changes a unit that shall be taken over, and would change its successor: move its settings "
+        "into the inventory")
+    assert host.files("adopted") == {}
 
 
 def test_a_unit_whose_program_is_not_there_yet_is_not_judged(host):

@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE)
+"""The record of the switch that is under way on a host: whose it is, since when, and how far.
+
+It is a file that the run removes at its end, whatever the end is. One that is left was interrupted, and says at which step. The file's time
+of change is the holder's sign of life: every step of the switch, and every look at a loading model, renews it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import Any, Iterator
+
+from ansible_collections.modelhost.vllm.plugins.module_utils import models
+
+RECORD = "/var/lib/modelhost/state/switch.json"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# Seconds that a step may be silent. A stop says more: systemd's own limit comes on top.
+SILENCE = 120
+GOING_BACK = "go back"
+
+
+def boot_id() -> str:
+    return (models.read(BOOT_ID) or "").strip()
+
+
+def read() -> dict[str, Any]:
+    """The record with `age`, seconds since the last sign of life, and `interrupted`: a reboot, or too long a silence. {} without one."""
+    text = models.read(RECORD)
+    if text is None:
+        return {}
+    record = json.loads(text)
+    age = max(0.0, time.time() - os.stat(RECORD).st_mtime)
+    return {**record, "age": round(age), "interrupted": record["boot"] != boot_id() or age > record["silence"]}
+
+
+@contextlib.contextmanager
+def exclusive() -> Iterator[None]:
+    """One process of the host at a time decides whose the record is."""
+    os.makedirs(os.path.dirname(RECORD), mode=0o700, exist_ok=True)
+    with open(os.path.join(os.path.dirname(RECORD), ".switch.lock"), "w", encoding="ascii") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def write(record: dict[str, Any]) -> None:
+    models.write(RECORD, json.dumps({"schema": 1, **record}, indent=2, sort_keys=True) + "\n", 0o600)
+
+
+def note(silence: int = SILENCE, **facts: str) -> None:
+    """Renew the record with what has changed: the `step`, the `progress`. Nothing is noted where no switch is under way."""
+    text = models.read(RECORD)
+    if text is None:
+        return
+    record = json.loads(text)
+    if record["step"] == GOING_BACK:  # start and wait are then those of the model before
+        facts.pop("step", None)
+    write({**record, "silence": silence, "progress": "", **facts})
+
+
+def holder(record: dict[str, Any]) -> str:
+    """Who switches, for people."""
+    owner = record["owner"]
+    return "{0}@{1} (process {2}), since {3}".format(owner["user"], owner["controller"], owner["pid"], record["since"])
+
+
+def remove() -> None:
+    models.remove(RECORD)
