@@ -188,9 +188,11 @@ def protected(model: str, unit: dict[str, str], applied: dict[str, Any]) -> bool
 
 
 def difference(name: str, before: str | None, after: str | None) -> str:
-    """A unified diff from the live file to the declared one; of a secret file only that it differs."""
+    """A unified diff from the live file to the declared one; of a secret file, or a foreign unit, which may hold a key, only that it differs."""
     if is_secret(name):
         return f"{name}: differs (secret, not shown)\n"
+    if before is not None and name.endswith(".service") and MARK not in before:
+        return f"{name}: replaces one that modelhost did not write (not shown)\n"
     lines = difflib.unified_diff(
         (before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True), f"{name} (live)", f"{name} (declared)", n=1)
     return "".join(lines)

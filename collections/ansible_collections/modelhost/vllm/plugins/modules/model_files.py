@@ -164,10 +164,10 @@ def main() -> None:
                 if before == text:
                     continue
                 (removals if text is None else writes).append((path, name, text))
-                shown = models.is_secret(name)
+                hidden = models.is_secret(name)
                 diffs.append({
                     "before_header": path, "after_header": path,
-                    "before": "(secret)\n" if shown else before or "", "after": "(another secret)\n" if shown else text or ""})
+                    "before": "(secret)\n" if hidden else before or "", "after": "(another secret)\n" if hidden else text or ""})
         if is_protected and models.pending(files):
             pending[model] = models.pending(files)
     if problems:
@@ -175,7 +175,7 @@ def main() -> None:
 
     if not module.check_mode:
         for path, name, text in writes:
-            models.write(path, text, models.mode_of(name))
+            models.write(path, text, 0o600 if path.startswith(models.ADOPTED) else models.mode_of(name))
         for path, name, text in removals:
             models.remove(path)
         if any(path.startswith(models.LIVE_UNITS) for path, name, text in writes + removals):
