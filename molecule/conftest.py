@@ -27,11 +27,15 @@ class Controller:
             "ansible-playbook", str(ROOT / "playbooks" / f"{playbook}.yml"), *(f"--inventory={path}" for path in inventories),
             f"--extra-vars=smoke_benchmark_artifacts={self.artifacts}", *arguments]
 
-    def play(self, playbook, *arguments, overlay=None):
-        """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status."""
+    def play(self, playbook, *arguments, overlay=None, kill_at=None):
+        """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status.
+
+        kill_at names the task at whose beginning the controller is killed.
+        """
+        killer = {"ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "molecule/shared/callback"), "ANSIBLE_CALLBACKS_ENABLED": "kill_at"}
         done = subprocess.run(
-            self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, env=self.environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT)
+            self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**self.environment, **({**killer, "MODELHOST_KILL_AT": kill_at} if kill_at else {})})
         done.said = " ".join(done.stdout.split())
         print(done.stdout)
         return done

@@ -321,6 +321,29 @@ def test_refuse_generation(start):
     assert server.stop() == 0
 
 
+def test_garbage(start):
+    server = start(STANDIN_FAULT="garbage").ready()
+    assert server.ask("/v1/chat/completions", chat("What is the capital of France?"))["choices"][0]["message"]["content"] == "!" * 64
+
+
+def test_die_at_first_request(start):
+    server = start(STANDIN_FAULT="die-at-first-request").ready()
+    with pytest.raises(OSError):
+        server.ask("/v1/chat/completions", chat("Good morning"), timeout=5)
+    assert server.process.wait(5) == 0
+
+
+def test_an_orphan_holds_the_port(start):
+    server = start(STANDIN_FAULT="orphan").ready()
+    [orphan] = [pid for pid in server.children() if os.getsid(pid) == pid]
+    try:
+        assert server.stop() == 0
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5):
+            assert alive(orphan)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+
+
 def test_an_unknown_fault_is_refused(start):
     server = start(STANDIN_FAULT="explode")
     assert server.process.wait(5) == 1

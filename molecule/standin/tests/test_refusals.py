@@ -27,7 +27,7 @@ def host_is_unchanged(host):
 def test_an_unknown_model(controller, playbook):
     failed = controller.play(playbook, "-e", "model=plane")
     assert failed.returncode != 0
-    assert "model: 'plane' is not one of crashing, hanging, hub, locked, nowhere, odd, plain, refused, slow, stalling." in failed.said.replace("''", "'")
+    assert "model: 'plane' is not one of crashing, dying, garbage, hanging, hub, locked, nowhere, odd, orphan, plain, refused, slow, stalling." in failed.said.replace("''", "'")
     assert "Did you mean 'plain'?" in failed.said.replace("''", "'")
 
 
@@ -81,16 +81,3 @@ def test_an_engine_is_not_rebuilt_under_its_own_name(controller, overlay, tmp_pa
     failed = controller.play("provision", overlay=overlay(modelhost_engines={"vllm-standin-1.0.0": engine}))
     assert failed.returncode != 0
     assert "vllm-standin-1.0.0 is on the host, built from another lock or other patches than the declared ones" in failed.said
-
-
-@pytest.mark.case("L15")
-def test_a_unit_that_somebody_else_wrote(controller, overlay, host):
-    path = "/etc/systemd/system/vllm-foreign.service"
-    host.check_output("printf '[Service]\\nExecStart=/bin/true\\n' > %s", path)
-    try:
-        failed = controller.play("site", overlay=overlay(modelhost_models={"plain": MODEL, "foreign": MODEL}))
-        assert failed.returncode != 0
-        assert f"{path} is there and modelhost did not write it" in failed.said
-        assert host.file(path).content_string == "[Service]\nExecStart=/bin/true\n"
-    finally:
-        host.check_output("rm %s", path)

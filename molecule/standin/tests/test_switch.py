@@ -1,6 +1,7 @@
 """The switch: what serves afterwards, whatever happened."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -93,10 +94,12 @@ def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controlle
     pytest.param("refused", "error: unrecognized arguments: --no-such-option", marks=pytest.mark.case("L5")),
     pytest.param("stalling", "nothing has moved for", marks=pytest.mark.case("L2")),
     pytest.param("hanging", "the server listens but did not answer within", marks=pytest.mark.case("C5")),
+    pytest.param("dying", "the server listens but did not answer", marks=pytest.mark.case("L9")),
+    pytest.param("garbage", "incoherent: asked 'What is the capital of France?'", marks=pytest.mark.case("C1")),
 ])
 @pytest.mark.case("L13")
 def test_a_model_that_does_not_serve_gives_way_to_the_one_that_did(controller, endpoint, unit, model, reason):
-    """Four times in a row, which is more than StartLimitBurst allows: a deliberate start is never refused for it."""
+    """One after the other, more often than StartLimitBurst allows: a deliberate start is never refused for it."""
     failed = controller.play("switch_model", "-e", f"model={model}")
     assert failed.returncode != 0
     assert reason in failed.said
@@ -114,19 +117,58 @@ def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit,
     loading = controller.begin("switch_model", "-e", "model=slow", "-e", "model_switch_stall=600")
     wait_for(lambda: unit("slow").show("ActiveState")["ActiveState"] == "active")
     pid = unit("slow").pid
+    # While its run is there, it has the lock, and status says how far it is.
     second = controller.play("switch_model")
     assert second.returncode != 0
-    assert "slow is loading since" in second.said
-    assert "-e switch_force=true" in second.said
+    assert re.search(r"\(process \d+\), since \S+ switches this host to slow: step .wait. \(loading weights", second.said)
+    assert re.search(r"switch to slow by \S+ since \S+: at step .wait. \(loading weights: 0% Completed", controller.plays("status").said)
+    loading.kill()
+    loading.wait()
+    # The run is gone, the load is not.
+    third = controller.play("switch_model")
+    assert third.returncode != 0
+    assert re.search(r"A switch to slow by .* was interrupted at step .wait.", third.said)
+    assert "slow is loading since" in third.said
+    assert "-e switch_force=true" in third.said
     assert unit("slow").pid == pid
 
     controller.plays("switch_model", "-e", "switch_force=true")
-    loading.kill()
-    loading.wait()
     serves(endpoint, unit, "plain")
     # The server and the engine of the one that serves: nothing is left of the load, which swallows SIGTERM.
     assert host.check_output("pgrep -u modelhost -c -f vllm_standin") == "2"
     assert unit("slow").show("ActiveState")["ActiveState"] == "inactive"
+    assert not host.file("/var/lib/modelhost/state/switch.json").exists
+
+
+def test_a_start_by_hand_does_not_take_the_gpus_of_another(unit, host):
+    pid = unit("plain").pid
+    assert host.run("systemctl start vllm-odd").rc != 0
+    assert "not started: vllm-plain.service is active (running) on GPUs none" in host.check_output("journalctl --no-pager -o cat -u vllm-odd -n 20")
+    assert unit("plain").pid == pid
+    host.check_output("systemctl stop vllm-odd")
+
+
+@pytest.mark.case("L3")
+def test_what_a_model_leaves_behind_is_ended(controller, endpoint, unit, host):
+    """One process in the unit's cgroup with the port, and one that has left it."""
+    controller.plays("switch_model", "-e", "model=orphan")
+    host.check_output("systemd-run --unit=stray --setenv=MODELHOST_MODEL=orphan sleep 3600")
+    stray = int(host.check_output("systemctl show stray --property=MainPID --value"))
+    left = controller.plays("switch_model")
+    assert f"orphan: 1 of its processes outlived the unit and were ended: [{stray}]" in left.said
+    serves(endpoint, unit, "plain")
+    assert host.check_output("pgrep -u modelhost -c -f vllm_standin") == "2"
+
+
+def test_a_request_in_flight_ends_before_the_stop(controller, endpoint):
+    """Its 40,000 words take 40 s; it arrives whole."""
+    request = {"model": "plain", "messages": [{"role": "user", "content": "x"}], "max_tokens": 40000, "ignore_eos": True}
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(endpoint.ask, "/v1/chat/completions", request)
+        switched = controller.plays("switch_model", "-e", "model=odd")
+        status, body = asked.result()
+    assert (status, body["usage"]["completion_tokens"]) == (200, 40000)
+    assert "1 requests in flight at plain; it is stopped in" in switched.said
 
 
 @pytest.mark.case("L3")

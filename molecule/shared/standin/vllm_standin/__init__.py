@@ -5,6 +5,9 @@ Environment:
   STANDIN_FAULT         crash-at-start: exit status 1 after a second, with a traceback
                         stall: the log stops half-way through the load
                         refuse-generation: /health says 200, completions never answer
+                        die-at-first-request: its engine dies, and the server ends with exit status 0
+                        garbage: one token again and again
+                        orphan: leaves a process that ignores SIGTERM and holds the port
 """
 
 __version__ = "1.0.0"

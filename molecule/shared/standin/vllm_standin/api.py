@@ -19,7 +19,7 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, options, routes, api_key, hangs):
+    def __init__(self, options, routes, api_key, fault):
         self.address_family = socket.AF_INET6 if ":" in (options.host or "") else socket.AF_INET
         super().__init__((options.host or "", options.port), Handler, bind_and_activate=False)
         self.server_bind()
@@ -29,7 +29,7 @@ class Server(socketserver.ThreadingTCPServer):
         self.routes = {"/health": ("GET", health), "/version": ("GET", version), "/metrics": ("GET", metrics)}
         self.routes.update({"/v1/models": ("GET", models), **routes})
         self.api_key = api_key
-        self.hangs = hangs
+        self.fault = fault
         self.running = 0
         self.lock = threading.Lock()
 

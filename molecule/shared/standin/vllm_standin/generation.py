@@ -19,10 +19,10 @@ def prompt_of(request, field):
     return prompt if isinstance(prompt, str) else " ".join(part["text"] for part in prompt)
 
 
-def reply_to(prompt, limit, endless):
+def reply_to(prompt, limit, endless, garbage):
     """Return the tokens of the reply and why it ended."""
     known = "What is the capital of France?" in prompt
-    tokens = re.findall(r"\s*\S+", "The capital of France is Paris." if known else f"You said: {prompt}")
+    tokens = ["!"] * 64 if garbage else re.findall(r"\s*\S+", "The capital of France is Paris." if known else f"You said: {prompt}")
     tokens = list(itertools.islice(itertools.cycle(tokens) if endless else tokens, limit))
     return tokens, "length" if len(tokens) == limit else "stop"
 
@@ -43,10 +43,12 @@ def endpoint(field, respond):
             return handler.send_problem(404, "NotFoundError", "model", message)
         handler.server.count(1)
         try:
-            if handler.server.hangs:
+            if handler.server.fault == "die-at-first-request":
+                handler.server.kill_engine()
+            if handler.server.fault in ("refuse-generation", "die-at-first-request"):
                 threading.Event().wait()
             limit = request.get("max_completion_tokens") or request.get("max_tokens") or handler.server.max_model_len
-            tokens, reason = reply_to(prompt, limit, request.get("ignore_eos"))
+            tokens, reason = reply_to(prompt, limit, request.get("ignore_eos"), handler.server.fault == "garbage")
             asked = len(prompt.split())
             usage = {"prompt_tokens": asked, "total_tokens": asked + len(tokens), "completion_tokens": len(tokens)}
             return respond(handler, request, {"created": int(time.time()), "model": names[0]}, tokens, reason, usage)

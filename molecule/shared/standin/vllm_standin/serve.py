@@ -14,7 +14,7 @@ from vllm_standin.generation import ROUTES
 from vllm_standin.log import log
 from vllm_standin.options import changed, parse
 
-FAULTS = ("", "crash-at-start", "stall", "refuse-generation")
+FAULTS = ("", "crash-at-start", "stall", "refuse-generation", "die-at-first-request", "garbage", "orphan")
 
 
 def say(source, message):
@@ -41,15 +41,24 @@ def serve(server, address):
         print(f"INFO:     {line}", file=sys.stderr, flush=True)
 
 
+def leave_an_orphan():
+    """Live on in a session of its own, with the server's port."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        signal.pause()
+
+
 def main():
     fault = os.environ.get("STANDIN_FAULT", "")
     if fault not in FAULTS:
         sys.exit(f"STANDIN_FAULT={fault}: write one of {', '.join(FAULTS[1:])}")
     options = parse(sys.argv[1:])
     say("api_utils.py:286", f"non-default args: {changed(options)}")
-    server = Server(options, ROUTES, os.environ.get("VLLM_API_KEY"), hangs=fault == "refuse-generation")
+    server = Server(options, ROUTES, os.environ.get("VLLM_API_KEY"), fault)
     signal.signal(signal.SIGTERM, lambda *_: None)  # swallowed during the load
     engine, ready = start_engine(options.model)
+    server.kill_engine = engine.kill
     try:
         if not os.read(ready, 5):
             code = engine.wait()
@@ -57,6 +66,8 @@ def main():
                 "Engine core initialization failed. See root cause above. Failed core proc(s): " + str({"EngineCore": code})
             )
         signal.signal(signal.SIGTERM, lambda *_: engine.terminate())
+        if fault == "orphan" and not os.fork():
+            leave_an_orphan()
         serve(server, f"{options.host or '0.0.0.0'}:{options.port}")
         engine.wait()
         say("launcher.py:254", "[shutdown] API server: shutdown triggered")

@@ -63,6 +63,8 @@ def main() -> None:
     )
     model, timeout = module.params["model"], 0 if module.check_mode else module.params["timeout"]
     endpoint = Endpoint(*models.address(model, models.read_applied()), models.running_path(f"{model}.secret.env"))
+    if not module.check_mode:
+        switch_record.note(step="drain")
     began = (module.params["resume"] or {}).get("began", time.time())
     deadline = time.monotonic() + SLICE
     while True:

@@ -1,0 +1,48 @@
+"""A switch whose controller is killed: the status names the step, and a model serves after a reboot or after the next run."""
+
+import re
+import signal
+
+import pytest
+
+# The task at whose beginning the controller dies, and the step that has begun by then
+STEPS = [
+    ("plan | The plan", "check"),
+    ("act | Note that the stop begins", "drain"),
+    ("stop_models | Stop the units, each of which takes up to TimeoutStopSec while it loads", "stop"),
+    ("start | Start the unit", "start"),
+    ("start | Enable it for boot and record it", "wait"),
+    ("act | What serves now", "apply"),
+    ("go_back | Drop its trial", "go back"),
+]
+
+
+@pytest.fixture(autouse=True)
+def plain_serves(controller, endpoint, wait_for):
+    controller.plays("switch_model")
+    wait_for(lambda: endpoint.names() == ["plain", "default"])
+
+
+@pytest.mark.parametrize(("task", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_a_killed_run(controller, endpoint, host, reboot, wait_for, task, step):
+    target = "crashing" if step == "go back" else "odd"
+    assert controller.play("switch_model", "-e", f"model={target}", kill_at=task).returncode == -signal.SIGKILL
+    assert re.search(rf"switch to {target} by \S+ since \S+ interrupted at step '{step}'", controller.plays("status").said.replace(":", ""))
+
+    reboot()
+    # What was applied last: until the target has answered, the model before
+    served = "odd" if step == "apply" else "plain"
+    wait_for(lambda: endpoint.names()[0] == served)
+    assert endpoint.capital_of_france(served) == (served, "The capital of France is Paris.")
+    assert f"interrupted at step '{step}'" in controller.plays("status").said
+
+
+@pytest.mark.parametrize(("task", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_the_next_run(controller, endpoint, host, task, step):
+    target = "crashing" if step == "go back" else "odd"
+    controller.play("switch_model", "-e", f"model={target}", kill_at=task)
+    again = controller.plays("switch_model", "-e", "model=odd")
+    assert re.search(rf"A switch to {target} by .* was interrupted at step '{step}'", again.said)
+    assert endpoint.capital_of_france("odd") == ("odd", "The capital of France is Paris.")
+    assert host.check_output("systemctl list-unit-files 'vllm-*' --state=enabled --no-legend --no-pager | awk '{print $1}'") == "vllm-odd.service"
+    assert not host.file("/var/lib/modelhost/state/switch.json").exists
