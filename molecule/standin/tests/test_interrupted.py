@@ -19,7 +19,7 @@ STEPS = [
 
 @pytest.fixture(autouse=True)
 def plain_serves(controller, endpoint, wait_for):
-    controller.plays("switch_model")
+    controller.plays("switch_model", "-e", "switch_force=true")
     wait_for(lambda: endpoint.names() == ["plain", "default"])
 
 

@@ -12,7 +12,7 @@ def plain_serves(controller, endpoint, host, wait_for):
     host.check_output("systemctl reset-failed --all 'vllm-*.service'")
     options = host.run("grep -h max-model-len /run/modelhost/models/plain.yaml /etc/modelhost/models/plain.yaml").stdout
     if host.run("systemctl is-active vllm-plain").rc != 0 or options != "max-model-len: 2048\n":
-        controller.plays("switch_model")
+        controller.plays("switch_model", "-e", "switch_force=true")
     wait_for(lambda: endpoint.names() == ["plain", "default"])
 
 
@@ -115,7 +115,7 @@ def test_a_model_that_does_not_serve_gives_way_to_the_one_that_did(controller, e
 def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit, host, wait_for):
     # Whether it moves is another test; a busy machine may well let it stand still for a while.
     loading = controller.begin("switch_model", "-e", "model=slow", "-e", "model_switch_stall=600")
-    wait_for(lambda: unit("slow").show("ActiveState")["ActiveState"] == "active")
+    wait_for(lambda: "loading weights" in host.file("/var/lib/modelhost/state/switch.json").content_string)
     pid = unit("slow").pid
     # While its run is there, it has the lock, and status says how far it is.
     second = controller.play("switch_model")

@@ -156,9 +156,13 @@ class Wait:
     def lines(self, unit: dict[str, str]) -> list[str]:
         return systemd.journal(models.unit_name(self.model), unit["InvocationID"], 200)
 
+    def note(self) -> None:
+        """A sign of life; an answer may take as long as the load may stand still."""
+        switch_record.note(self.module.params["stall"] + switch_record.SILENCE, step="wait", progress=self.resume.get("progress", ""))
+
     def run(self) -> None:
         deadline = time.monotonic() + SLICE
-        switch_record.note(self.module.params["stall"] + switch_record.SILENCE, step="wait", progress=self.resume.get("progress", ""))
+        self.note()
         while True:
             unit = self.unit()
             self.fail_if_dead(unit)
@@ -176,6 +180,7 @@ class Wait:
         if still > limit:
             self.fail(f"nothing has moved for {still:.0f} s while {vllm_log.stage(lines)}; the limit is {limit} s", lines)
         self.resume["progress"] = vllm_log.progress(lines, models.read_loads(self.model), models.running_for(unit))
+        self.note()
         self.module.exit_json(
             changed=False, finished=False, resume=self.resume,
             progress=f"{self.resume['progress']}  ({memory / 1024:.1f} GiB held, {read / 1024:.1f} GiB read)")
