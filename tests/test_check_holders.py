@@ -95,7 +95,8 @@ def test_nothing_holds_them(check, units) -> None:
 
 
 @pytest.mark.parametrize(("active", "sub"), [
-    ("active", "running"), ("activating", "start"), ("deactivating", "stop-sigterm"), ("deactivating", "final-sigkill"), ("reloading", "reload"),
+    ("active", "running"), ("activating", "start"), ("deactivating", "stop-sigterm"), ("deactivating", "final-sigkill"),
+    ("reloading", "reload"),
 ])
 @pytest.mark.case("L6")
 def test_another_model_has_them(check, active, sub) -> None:

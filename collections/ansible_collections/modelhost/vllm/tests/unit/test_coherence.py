@@ -139,7 +139,8 @@ def test_a_table_is_no_loop():
 # Each makes a backtracking search try as much as it can: near repeats, no repeat at all, words that split in many ways.
 HOSTILE = {
     "one word": "a" * 1999 + "b", "no repeat": "".join(chr(0x4E00 + number) for number in range(2000)),
-    "each seven times": "".join(chr(0x4E00 + number) * 7 for number in range(285)), "words": " ".join(f"w{number}" for number in range(400))[:2000],
+    "each seven times": "".join(chr(0x4E00 + number) * 7 for number in range(285)),
+    "words": " ".join(f"w{number}" for number in range(400))[:2000],
     "letters": " ".join(chr(0x4E00 + number) for number in range(1000)), "blanks": "a" + " " * 1998 + "b",
     "signs": "a" + "!?" * 999 + "b", "wide blanks": (" " * 40).join(f"w{number}" for number in range(48)),
     "halves": "".join(f"{number:03d}" for number in range(333)) * 2,

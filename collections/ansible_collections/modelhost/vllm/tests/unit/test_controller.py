@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.modelhost.vllm.plugins.plugin_utils import controller
 
 # A run: it starts a worker, which says who its run is, and stays.
-WORKER = "from ansible_collections.modelhost.vllm.plugins.plugin_utils.controller import this_run; import json; print(json.dumps(this_run()))"
+WORKER = (
+    "from ansible_collections.modelhost.vllm.plugins.plugin_utils.controller import this_run; import json; print(json.dumps(this_run()))")
 RUN = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKER!r}]); sys.stdout.flush(); sys.stdin.read()"
 
 

@@ -141,8 +141,8 @@ SWITCH = {
     "since": "2026-11-30T09:37:40+00:00", "progress": "", "age": 3, "silence": 1020, "interrupted": False}
 WHO = "switch to b by alice@bastion since 2026-11-30T09:37:40+00:00"
 INTERRUPTED = (
-    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots what was "
-    "applied")
+    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots "
+    "what was applied")
 
 
 @pytest.mark.parametrize(("change", "ended", "line"), [

@@ -178,7 +178,8 @@ ASKED = "asked 'What is the capital of France?', it says"
 
 @pytest.mark.parametrize(("reply", "reason"), [
     pytest.param((400, {"error": "too long"}), f"rejected: {ASKED} '': HTTP 400 {{'error': 'too long'}}", marks=pytest.mark.case("C6")),
-    pytest.param((401, {"error": "Unauthorized"}), f"rejected: {ASKED} '': HTTP 401 {{'error': 'Unauthorized'}}", marks=pytest.mark.case("C6")),
+    pytest.param((401, {"error": "Unauthorized"}), f"rejected: {ASKED} '': HTTP 401 {{'error': 'Unauthorized'}}",
+                 marks=pytest.mark.case("C6")),
     ((200, {"choices": [{"message": {"content": " "}, "finish_reason": "stop"}]}),
      f"incoherent: {ASKED} '': an empty answer (finish_reason stop)"),
     pytest.param((200, {"choices": [{"message": {"content": "!!!!!!!!!!"}}]}),

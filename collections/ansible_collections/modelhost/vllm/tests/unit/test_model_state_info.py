@@ -46,7 +46,8 @@ def test_state(host, call, endpoints, properties, names, state, busy):
 
 def test_how_far_a_load_is(host, call, endpoints, monkeypatch):
     monkeypatch.setattr(model_state_info.models, "running_for", lambda unit: 660.0)
-    host.journal = "Initializing a V1 LLM engine\nLoading safetensors checkpoint shards:  52% Completed | 33/64 [12:10<11:26, 22.15s/it]\r\n"
+    host.journal = "Initializing a V1 LLM engine\n" \
+        "Loading safetensors checkpoint shards:  52% Completed | 33/64 [12:10<11:26, 22.15s/it]\r\n"
     host.write("state/loads.json", json.dumps({"models": {"small": [{"seconds": 1860.0}]}}))
     host.units = {"vllm-small.service": host.RUNNING, "vllm-served.service": {**host.RUNNING, "InvocationID": "ffff"}}
     host.write("live/served.yaml", "port: 8001\n")

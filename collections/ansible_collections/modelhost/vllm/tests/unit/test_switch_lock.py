@@ -75,8 +75,8 @@ def test_another_one_is_refused(lock, held, facts, step):
     result = lock(model="other", owner=BOB)
     assert result["failed"]
     assert result["msg"] in {
-        f"alice@bastion (process 4711), since {SINCE} switches this host to small: step {step}, last sign of life {age} s ago. Wait until it "
-        "has ended, or break in with -e switch_force=true; a run that was killed counts as ended after 1020 s of silence"
+        f"alice@bastion (process 4711), since {SINCE} switches this host to small: step {step}, last sign of life {age} s ago. Wait until "
+        "it has ended, or break in with -e switch_force=true; a run that was killed counts as ended after 1020 s of silence"
         for age in (41, 42, 43)}
     assert result["holder"]["owner"] == ALICE
     assert on_disk() == {**HELD_BY_ALICE, **facts}
@@ -121,7 +121,9 @@ def test_force(lock, held):
 
 def test_a_lock_that_is_lost_is_not_taken_again(lock, held):
     """Neither from a run that is there, nor from one that was interrupted: what it began is for the next run to judge."""
-    sentence = "the lock of this switch was broken by another run (alice@bastion (process 4711), since 2026-11-30T09:37:40+00:00): nothing more is done"
+    sentence = (
+        "the lock of this switch was broken by another run (alice@bastion (process 4711), since 2026-11-30T09:37:40+00:00): nothing more "
+        "is done")
     for facts in ({}, {"boot": "another"}):
         held(**facts)
         for more in ({}, {"force": True}, {"dead": ALICE["run"]}):

@@ -73,8 +73,8 @@ def test_what_earlier_loads_say_about_the_time_left(loads, elapsed, progress):
 
 
 @pytest.mark.parametrize(("seconds", "text"), [
-    (0, "0 s"), (0.4, "0 s"), (45.4, "45 s"), (89, "89 s"), (89.9, "90 s"), (90, "2 min"), (100, "2 min"), (1860, "31 min"), (3569, "59 min"),
-    (3570, "1 h 00 min"), (3600, "1 h 00 min"), (3900, "1 h 05 min"), (36000, "10 h 00 min"),
+    (0, "0 s"), (0.4, "0 s"), (45.4, "45 s"), (89, "89 s"), (89.9, "90 s"), (90, "2 min"), (100, "2 min"), (1860, "31 min"),
+    (3569, "59 min"), (3570, "1 h 00 min"), (3600, "1 h 00 min"), (3900, "1 h 05 min"), (36000, "10 h 00 min"),
 ])
 def test_seconds_for_people(seconds, text):
     assert vllm_log.duration(seconds) == text
