@@ -11,7 +11,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 ROLES = sorted(path.name for path in ROOT.glob("roles/*") if path.is_dir())
 # Task files that playbooks enter by `tasks_from`; each has a specification of its own.
-ENTRIES = ("main", "verify", "remove", "status", "stop", "audit", "audit_path")
+ENTRIES = ("main", "verify", "remove", "status", "stop", "audit", "audit_path", "lock", "unlock")
 
 
 def read(path: str) -> Any:
@@ -53,13 +53,21 @@ def test_every_entry_point_is_described_and_has_its_tasks(role: str) -> None:
         assert spec["short_description"]
 
 
+def tasks_in(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every task, those of blocks too."""
+    for task in entries:
+        yield task
+        for section in ("block", "rescue", "always"):
+            yield from tasks_in(task.get(section, []))
+
+
 def entered() -> set[tuple[str, str]]:
     """Role and task file of each entry from a playbook."""
     found = set()
     for path in ROOT.glob("playbooks/*.yml"):
         for play in yaml.safe_load(path.read_text()):
             found |= {(each["role"], "main") for each in play.get("roles", [])}
-            for task in play.get("tasks", []):
+            for task in tasks_in(play.get("tasks", [])):
                 call = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role")
                 if call:
                     found.add((call["name"], call.get("tasks_from", "main")))

@@ -25,7 +25,7 @@ def judge(status: int, body: Any, expected: str) -> dict[str, str]:
 
     The reasoning is in `reasoning` since vLLM 0.17, in `reasoning_content` before.
     """
-    if status != 200 or not isinstance(body, dict):
+    if status != 200 or not isinstance(body, dict) or not body.get("choices"):
         return {"verdict": "rejected", "reason": f"HTTP {status} {body}", "answer": ""}
     choice = body["choices"][0]
     message = choice["message"]

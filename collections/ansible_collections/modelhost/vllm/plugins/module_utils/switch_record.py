@@ -29,11 +29,12 @@ def boot_id() -> str:
 
 def read() -> dict[str, Any]:
     """The record with `age`, seconds since the last sign of life, and `interrupted`: a reboot, or too long a silence. {} without one."""
-    text = models.read(RECORD)
-    if text is None:
+    try:
+        with open(RECORD, encoding="utf-8") as stream:
+            record, changed = json.load(stream), os.fstat(stream.fileno()).st_mtime
+    except FileNotFoundError:
         return {}
-    record = json.loads(text)
-    age = max(0.0, time.time() - os.stat(RECORD).st_mtime)
+    age = max(0.0, time.time() - changed)
     return {**record, "age": round(age), "interrupted": record["boot"] != boot_id() or age > record["silence"]}
 
 
@@ -52,13 +53,16 @@ def write(record: dict[str, Any]) -> None:
 
 def note(silence: int = SILENCE, **facts: str) -> None:
     """Renew the record with what has changed: the `step`, the `progress`. Nothing is noted where no switch is under way."""
-    text = models.read(RECORD)
-    if text is None:
+    if not os.path.exists(RECORD):
         return
-    record = json.loads(text)
-    if record["step"] == GOING_BACK:  # start and wait are then those of the model before
-        facts.pop("step", None)
-    write({**record, "silence": silence, "progress": "", **facts})
+    with exclusive():
+        text = models.read(RECORD)
+        if text is None:
+            return
+        record = json.loads(text)
+        if record["step"] == GOING_BACK:  # start and wait are then those of the model before
+            facts.pop("step", None)
+        write({**record, "silence": silence, "progress": "", **facts})
 
 
 def holder(record: dict[str, Any]) -> str:

@@ -67,6 +67,7 @@ holder:
   returned: when another run holds it
 """
 
+import contextlib
 import datetime
 
 from ansible.module_utils.basic import AnsibleModule
@@ -78,6 +79,9 @@ def hold(module: AnsibleModule) -> dict[str, object]:
     record = switch_record.read()
     ours = record and record["owner"]["run"] == params["owner"]["run"]
     ended = record and (record["interrupted"] or record["owner"]["run"] == params["dead"])
+    if params["step"] != "check" and not ours and not module.check_mode:
+        module.fail_json(msg="the lock of this switch was broken by another run ({0}): nothing more is done".format(
+            switch_record.holder(record) if record else "which has ended"))
     if record and not ours and not ended and not params["force"]:
         module.fail_json(
             holder=record,
@@ -85,9 +89,6 @@ def hold(module: AnsibleModule) -> dict[str, object]:
             "switch_force=true; a run that was killed counts as ended after {5} s of silence".format(
                 switch_record.holder(record), record["model"], record["step"], f" ({record['progress']})" if record["progress"] else "",
                 record["age"], record["silence"]))
-    if params["step"] != "check" and not ours and not module.check_mode:
-        module.fail_json(msg="the lock of this switch was broken by another run ({0}): nothing more is done".format(
-            switch_record.holder(record) if record else "which has ended"))
     if not module.check_mode:
         since = record["since"] if ours else datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         switch_record.write({
@@ -112,7 +113,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    with switch_record.exclusive():
+    with contextlib.nullcontext() if module.check_mode else switch_record.exclusive():
         if module.params["state"] == "held":
             module.exit_json(changed=False, interrupted=hold(module))
         record = switch_record.read()

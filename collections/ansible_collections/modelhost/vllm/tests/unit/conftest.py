@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible.module_utils import _internal
 from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd
@@ -77,8 +78,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]):
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Run a module as Ansible would, in this process; its result, with its warnings as plain sentences."""
+    # Where a test imports a plug-in of the controller, Ansible would show the warnings of a module instead of returning them.
+    monkeypatch.setattr(_internal, "is_controller", False)
+
     def run(module: ModuleType, check_mode: bool = False, **params: Any) -> dict[str, Any]:
         with patch_module_args({**params, "_ansible_check_mode": check_mode}), pytest.raises(SystemExit):
             module.main()

@@ -6,9 +6,10 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint, answer_text
+from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint
 
 MODELS = (200, '{"object": "list", "data": [{"id": "smollm2-chat"}, {"id": "default"}]}')
 
@@ -120,7 +121,7 @@ def test_no_proxy_is_asked(server, monkeypatch):
 def test_a_generation(server):
     server.reply = (200, '{"choices": [{"message": {"content": "Paris."}}]}')
     status, body = endpoint(server).generate("smollm2-chat", "What is the capital of France?", 16, 5)
-    assert (status, answer_text(body)) == (200, "Paris.")
+    assert (status, body) == (200, {"choices": [{"message": {"content": "Paris."}}]})
     assert server.asked == [("POST", "/v1/chat/completions", None, {
         "model": "smollm2-chat", "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "max_tokens": 16, "temperature": 0,
@@ -136,11 +137,47 @@ def test_a_refusal_is_an_answer(server, reply, expected):
     assert endpoint(server).generate("smollm2-chat", "hi", 1, 5) == expected
 
 
-@pytest.mark.parametrize(("message", "text"), [
-    ({"content": "Paris", "reasoning": "France has"}, "Paris"),
-    ({"content": None, "reasoning": "France has"}, "France has"),
-    ({"content": "", "reasoning_content": "France has"}, "France has"),
-    ({"content": ""}, ""),
+# As vLLM 0.32 writes its metrics, in the text format of Prometheus, version 0.0.4; the names and labels are those that
+# molecule/shared/standin/recorded.json has. Two engines are two ranks of data parallelism.
+METRICS = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="smollm2-chat"} 2.0
+vllm:num_requests_running{engine="1",model_name="smollm2-chat"} 1.0
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="smollm2-chat"} 4.0
+vllm:num_requests_waiting{engine="1",model_name="smollm2-chat"} 0.0
+# TYPE vllm:num_requests_waiting_by_reason gauge
+vllm:num_requests_waiting_by_reason{engine="0",model_name="smollm2-chat",reason="capacity"} 4.0
+# TYPE vllm:request_success_total counter
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="smollm2-chat"} 40.0
+"""
+
+
+def test_the_format_is_the_one_that_was_recorded():
+    recorded = json.loads((Path(__file__).resolve().parents[6] / "molecule/shared/standin/recorded.json").read_text())["metrics"]
+    assert recorded == {
+        "status": 200, "body": ["vllm:num_requests_running{engine,model_name}", "vllm:num_requests_waiting{engine,model_name}"]}
+
+
+@pytest.mark.parametrize(("metrics", "count"), [
+    (METRICS, 7),
+    (METRICS.replace(" 2.0", " 0.0").replace(" 1.0", " 0.0").replace("} 4.0", "} 0.0"), 0),
+    ("vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n", 3),
+    ('vllm:num_requests_running{model_name="a"} 1e+03\n', 1000),
 ])
-def test_what_a_completion_says(message, text):
-    assert answer_text({"choices": [{"message": message}]}) == text
+def test_requests_in_flight(server, metrics, count):
+    server.reply = (200, metrics)
+    assert endpoint(server).in_flight() == count
+    assert server.asked == [("GET", "/metrics", None, None)]
+
+
+@pytest.mark.parametrize("reply", [
+    (404, '{"detail": "Not Found"}'), (200, "a page"), (200, "process_cpu_seconds_total 3.0\n"), (503, METRICS), (200, "[]"),
+    (200, "# TYPE vllm:num_requests_running gauge\n"),
+])
+def test_a_server_that_does_not_count_requests(server, reply):
+    server.reply = reply
+    with pytest.raises(OSError, match=f"http://127.0.0.1:{server.server_port}/metrics does not count requests: HTTP {reply[0]}"):
+        endpoint(server).in_flight()

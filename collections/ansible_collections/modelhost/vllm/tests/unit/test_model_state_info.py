@@ -30,6 +30,7 @@ def endpoints(monkeypatch):
     ({}, ["small", "default"], "serving", ["small"]),
     ({}, [], "loading", ["small"]),
     ({}, ["other"], "loading", ["small"]),
+    ({"ActiveState": "activating", "SubState": "start-pre"}, [], "loading", ["small"]),
     ({"ActiveState": "activating", "SubState": "start"}, [], "loading", ["small"]),
     ({"ActiveState": "activating", "SubState": "auto-restart"}, ["small"], "failed", ["small"]),
     ({"ActiveState": "deactivating", "SubState": "stop-sigterm"}, ["small"], "stopping", ["small"]),
@@ -41,6 +42,47 @@ def test_state(host, call, endpoints, properties, names, state, busy):
     endpoints[0][8000] = names
     result = call(model_state_info, models=["small"])
     assert (result["changed"], result["models"]["small"]["state"], result["busy"]) == (False, state, busy)
+
+
+def test_how_far_a_load_is(host, call, endpoints, monkeypatch):
+    monkeypatch.setattr(model_state_info.models, "running_for", lambda unit: 660.0)
+    host.journal = "Initializing a V1 LLM engine\n" \
+        "Loading safetensors checkpoint shards:  52% Completed | 33/64 [12:10<11:26, 22.15s/it]\r\n"
+    host.write("state/loads.json", json.dumps({"models": {"small": [{"seconds": 1860.0}]}}))
+    host.units = {"vllm-small.service": host.RUNNING, "vllm-served.service": {**host.RUNNING, "InvocationID": "ffff"}}
+    host.write("live/served.yaml", "port: 8001\n")
+    endpoints[0][8001] = ["served"]
+    found = call(model_state_info, models=["small", "served", "idle"])["models"]
+    assert {name: each["progress"] for name, each in found.items()} == {
+        "small": "loading weights: 52% Completed | 33/64 shards; about 20 min left of the usual 31 min", "served": "", "idle": ""}
+    assert host.ran == ["journalctl --quiet --no-pager --output=cat --lines=200 _SYSTEMD_INVOCATION_ID=0a1b"]
+
+
+@pytest.mark.case("L15")
+@pytest.mark.parametrize(("names", "state"), [(["zai-org/GLM-5"], "serving"), (["small"], "serving"), ([], "loading")])
+def test_a_foreign_unit_of_a_models_name(host, call, endpoints, names, state):
+    """It may serve under another name than the catalogue's."""
+    host.write("units/vllm-small.service", "[Service]\nExecStart=/opt/vllm/bin/vllm serve\n")
+    host.write("declared/small/small.yaml", "host: 127.0.0.1\nport: 8005\n")
+    host.write("declared/small/vllm-small.service", "[Unit]\n")
+    host.units = {"vllm-small.service": host.RUNNING}
+    endpoints[0][8005] = names
+    result = call(model_state_info, models=["small", "other"])
+    small = result["models"]["small"]
+    assert (small["state"], small["foreign"], small["applied"], result["models"]["other"]["foreign"]) == (state, True, {}, False)
+    assert [each["file"] for each in small["pending"]] == ["small.yaml", "vllm-small.service"]
+
+
+def test_the_switch_that_is_under_way(host, call, endpoints, monkeypatch):
+    assert call(model_state_info, models=["small"])["switch"] == {}
+    record = {
+        "owner": {"user": "alice", "controller": "bastion", "pid": 4711, "run": "x"}, "since": "2026-11-30T09:37:40+00:00", "boot": "b",
+        "model": "small", "step": "wait", "silence": 1020, "progress": "loading weights"}
+    monkeypatch.setattr(model_state_info.switch_record, "boot_id", lambda: "b")
+    host.write("state/switch.json", json.dumps({"schema": 1, **record}))
+    found = call(model_state_info, models=["small"])["switch"]
+    assert 0 <= found.pop("age") < 30
+    assert found == {"schema": 1, **record, "interrupted": False}
 
 
 def test_models_outside_the_catalogue_are_reported_where_they_matter(host, call, endpoints):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 
 import pytest
 from ansible_collections.modelhost.vllm.plugins.module_utils import models
@@ -192,3 +194,73 @@ def test_digest_names_the_texts():
     assert models.digest({"a": "1"}) == "452647e07c48"
     assert models.digest({"b": "2", "a": "1"}) == models.digest({"a": "1", "b": "2"})
     assert len({models.digest(texts) for texts in ({"a": "1"}, {"a": "2"}, {"b": "1"}, {"a": "1", "b": ""})}) == 4
+
+
+FOREIGN = "[Service]\nEnvironment=VLLM_API_KEY=hand-made\nExecStart=/opt/vllm/bin/vllm serve\n"
+
+
+@pytest.mark.parametrize(("files", "applied", "expected"), [
+    ({}, {}, ("127.0.0.1", 8000)),
+    ({"live/small.yaml": "model: /srv\nhost: 0.0.0.0\nport: 8001\nserve: {port: 1}\n"}, {}, ("0.0.0.0", 8001)),
+    ({"live/small.yaml": "host: '::1'\nport: 8001\n"}, {}, ("::1", 8001)),
+    ({"live/small.yaml": 'host: "::"\n'}, {}, ("::", 8000)),
+    ({"live/small.yaml": "port: 8001\n"}, {"host": "10.0.0.1", "port": 9000}, ("10.0.0.1", 8001)),
+    ({"live/small.yaml": "port: 8001\n", "trial/small.yaml": "port: 8002\n"}, {}, ("127.0.0.1", 8002)),
+    # Never written live: the first start, before its trial
+    ({"declared/small/small.yaml": "host: 0.0.0.0\nport: 8003\n"}, {}, ("0.0.0.0", 8003)),
+    ({"declared/small/small.yaml": "port: 8003\n"}, {"host": "10.0.0.1", "port": 9000}, ("10.0.0.1", 9000)),
+    # A foreign unit reads no file of ours: what is declared for its model is the best guess, also when an older file of ours lies there
+    ({"units/vllm-small.service": FOREIGN, "live/small.yaml": "port: 8001\n", "declared/small/small.yaml": "port: 8003\n"}, {},
+     ("127.0.0.1", 8003)),
+    # It is being replaced: its successor on trial runs
+    ({"units/vllm-small.service": FOREIGN, "declared/small/small.yaml": "port: 8003\n", "trial/small.yaml": "port: 8004\n",
+      "trial-units/vllm-small.service": "[Unit]\n"}, {}, ("127.0.0.1", 8004)),
+])
+def test_where_a_unit_listens(host, files, applied, expected):
+    for path, text in files.items():
+        host.write(path, text)
+    assert models.address("small", {"small": applied} if applied else {}) == expected
+
+
+@pytest.mark.parametrize(("files", "foreign"), [
+    ({}, False),
+    ({"units/vllm-small.service": FOREIGN}, True),
+    ({"units/vllm-small.service": "[Unit]\nDocumentation=file:{root}/live/small.yaml\n"}, False),
+    ({"units/vllm-small.service": FOREIGN, "trial-units/vllm-small.service": "[Unit]\nDocumentation=file:{root}/trial/small.yaml\n"}, True),
+    ({"trial-units/vllm-small.service": FOREIGN}, False),
+])
+def test_a_unit_that_modelhost_did_not_write(host, files, foreign):
+    for path, text in files.items():
+        host.write(path, text.replace("{root}", str(host.root)))
+    assert models.is_foreign("small") is foreign
+
+
+def test_a_foreign_unit_is_protected(host):
+    host.write("units/vllm-small.service", FOREIGN)
+    assert models.protected("small", DISABLED, {}) is True
+    assert models.protected("other", DISABLED, {}) is False
+
+
+@pytest.mark.case("L15")
+def test_a_foreign_unit_which_may_hold_a_key_is_not_shown(host):
+    host.write("units/vllm-small.service", FOREIGN)
+    assert models.pending({"vllm-small.service": "[Unit]\n"}) == [{
+        "file": "vllm-small.service", "diff": "vllm-small.service: replaces one that modelhost did not write (not shown)\n"}]
+
+
+def test_how_long_a_unit_has_run():
+    began = time.clock_gettime(time.CLOCK_MONOTONIC) - 60
+    assert 60 <= models.running_for({"ExecMainStartTimestampMonotonic": str(round(began * 1e6) - 1)}) < 70
+    assert models.running_for({"ExecMainStartTimestampMonotonic": "0"}) == 0
+    assert models.running_for({"ExecMainStartTimestampMonotonic": ""}) == 0
+
+
+def test_the_last_loads_of_each_model(host):
+    assert models.read_loads("small") == []
+    models.add_load("large", {"seconds": 1860.0, "engine": "vllm-1", "at": "2026-11-30T09:37:40+00:00"})
+    for number in range(12):
+        models.add_load("small", {"seconds": float(number)})
+    assert [load["seconds"] for load in models.read_loads("small")] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    assert models.read_loads("large") == [{"seconds": 1860.0, "engine": "vllm-1", "at": "2026-11-30T09:37:40+00:00"}]
+    assert models.read_loads("other") == []
+    assert json.loads((host.root / "state/loads.json").read_text())["schema"] == 1

@@ -56,6 +56,30 @@ def test_a_good_start_has_no_decisive_line():
     assert vllm_log.decisive(LINES, 2) == ["INFO:     Waiting for application startup.", "INFO:     Application startup complete."]
 
 
+LOADING = ["Starting to load model /srv/kimi..."]
+
+
+@pytest.mark.parametrize(("loads", "elapsed", "progress"), [
+    ([], 600, "loading weights"),
+    ([1860.0], 600, "loading weights; about 21 min left of the usual 31 min"),
+    # One load from a cold disk does not count more than the others
+    ([1860.0, 7200.0, 1800.0], 60, "loading weights; about 30 min left of the usual 31 min"),
+    ([60, 80], 30, "loading weights; about 40 s left of the usual 70 s"),
+    ([1860.0], 1860, "loading weights; about 0 s left of the usual 31 min"),
+    ([1860.0], 1861, "loading weights; longer than the usual 31 min"),
+])
+def test_what_earlier_loads_say_about_the_time_left(loads, elapsed, progress):
+    assert vllm_log.progress(LOADING, [{"seconds": seconds, "engine": "vllm-1"} for seconds in loads], elapsed) == progress
+
+
+@pytest.mark.parametrize(("seconds", "text"), [
+    (0, "0 s"), (0.4, "0 s"), (45.4, "45 s"), (89, "89 s"), (89.9, "90 s"), (90, "2 min"), (100, "2 min"), (1860, "31 min"),
+    (3569, "59 min"), (3570, "1 h 00 min"), (3600, "1 h 00 min"), (3900, "1 h 05 min"), (36000, "10 h 00 min"),
+])
+def test_seconds_for_people(seconds, text):
+    assert vllm_log.duration(seconds) == text
+
+
 def test_decisive_lines_of_a_failure():
     lines = [
         "(Worker_TP0 pid=9) INFO Starting to load model /srv/kimi...",
