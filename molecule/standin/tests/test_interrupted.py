@@ -27,14 +27,15 @@ def plain_serves(controller, endpoint, wait_for):
 def test_a_killed_run(controller, endpoint, host, reboot, wait_for, task, step):
     target = "crashing" if step == "go back" else "odd"
     assert controller.play("switch_model", "-e", f"model={target}", kill_at=task).returncode == -signal.SIGKILL
-    assert re.search(rf"switch to {target} by \S+ since \S+ interrupted at step '{step}'", controller.plays("status").said.replace(":", ""))
+    # YAML doubles quotes within quotes
+    assert re.search(rf"switch to {target} by \S+ since \S+: interrupted at step '+{step}'", controller.plays("status").said)
 
     reboot()
     # What was applied last: until the target has answered, the model before
     served = "odd" if step == "apply" else "plain"
     wait_for(lambda: endpoint.names()[0] == served)
     assert endpoint.capital_of_france(served) == (served, "The capital of France is Paris.")
-    assert f"interrupted at step '{step}'" in controller.plays("status").said
+    assert re.search(f"interrupted at step '+{step}'", controller.plays("status").said)
 
 
 @pytest.mark.parametrize(("task", "step"), STEPS, ids=[step for _, step in STEPS])
@@ -42,7 +43,7 @@ def test_the_next_run(controller, endpoint, host, task, step):
     target = "crashing" if step == "go back" else "odd"
     controller.play("switch_model", "-e", f"model={target}", kill_at=task)
     again = controller.plays("switch_model", "-e", "model=odd")
-    assert re.search(rf"A switch to {target} by .* was interrupted at step '{step}'", again.said)
+    assert re.search(rf"A switch to {target} by .* was interrupted at step '+{step}'", again.said)
     assert endpoint.capital_of_france("odd") == ("odd", "The capital of France is Paris.")
     assert host.check_output("systemctl list-unit-files 'vllm-*' --state=enabled --no-legend --no-pager | awk '{print $1}'") == "vllm-odd.service"
     assert not host.file("/var/lib/modelhost/state/switch.json").exists

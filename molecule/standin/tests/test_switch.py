@@ -120,14 +120,14 @@ def test_a_model_that_loads_is_stopped_by_force_only(controller, endpoint, unit,
     # While its run is there, it has the lock, and status says how far it is.
     second = controller.play("switch_model")
     assert second.returncode != 0
-    assert re.search(r"\(process \d+\), since \S+ switches this host to slow: step .wait. \(loading weights", second.said)
-    assert re.search(r"switch to slow by \S+ since \S+: at step .wait. \(loading weights: 0% Completed", controller.plays("status").said)
+    assert re.search(r"\(process \d+\), since \S+ switches this host to slow: step .+wait.+ \(loading weights", second.said)
+    assert re.search(r"switch to slow by \S+ since \S+: at step .+wait.+ \(loading weights: 0% Completed", controller.plays("status").said)
     loading.kill()
     loading.wait()
     # The run is gone, the load is not.
     third = controller.play("switch_model")
     assert third.returncode != 0
-    assert re.search(r"A switch to slow by .* was interrupted at step .wait.", third.said)
+    assert re.search(r"A switch to slow by .* was interrupted at step .+wait", third.said)
     assert "slow is loading since" in third.said
     assert "-e switch_force=true" in third.said
     assert unit("slow").pid == pid
