@@ -9,20 +9,20 @@ description:
     and most of what it cannot read, without a word.
   - The rules, with their sources in NCCL, are in C(module_utils/nccl.py); the variables in C(roles/nccl/files/parameters.yml).
   - NCCL's variables in a model's C(environment) are refused, since they are said in its C(nccl).
-positional: _input, table, pins
+positional: _input, parameters, pins
 options:
   _input:
     description: The models by name.
     type: dict
     required: true
-  table:
-    description: The variables that NCCL reads, as C(parameters.yml) has them.
-    type: dict
+  parameters:
+    description: Path of the file C(parameters.yml), which has the variables that NCCL reads.
+    type: path
     required: true
   pins:
     description:
-      - The version of each package by engine, as P(modelhost.vllm.lock_pins#filter) returns them. The NCCL of a model's engine follows from
-        it; an engine that is not there is taken to have the NCCL that the table was checked with.
+      - The version of each package by engine, as P(modelhost.vllm.lock_pins#filter) returns them. The NCCL of a model's engine follows
+        from it; an engine that is not there is taken to have the NCCL that the table was checked with.
     type: dict
     required: true
 author:
@@ -30,7 +30,9 @@ author:
 """
 
 EXAMPLES = r"""
-findings: "{{ modelhost_models | modelhost.vllm.nccl_findings(parameters, {'vllm-0.33.0': {'nvidia-nccl-cu13': '2.30.7'}}) }}"
+findings: >-
+  {{ modelhost_models | modelhost.vllm.nccl_findings(
+     'roles/nccl/files/parameters.yml', {'vllm-0.33.0': {'nvidia-nccl-cu13': '2.30.7'}}) }}
 """
 
 RETURN = r"""
@@ -48,9 +50,22 @@ _value:
       elements: str
 """
 
+import functools
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelhost.vllm.plugins.module_utils.nccl import nccl_findings
+import yaml
+from ansible_collections.modelhost.vllm.plugins.module_utils import nccl
+
+
+@functools.lru_cache
+def table(path: str) -> dict[str, Any]:
+    # As plain data: through a lookup and from_yaml, the 250 rules would cost a tenth of a second each time.
+    return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def nccl_findings(models: Any, parameters: str, pins: dict[str, dict[str, str]]) -> dict[str, list[str]]:
+    return nccl.nccl_findings(models, table(str(parameters)), pins)
 
 
 class FilterModule:

@@ -93,7 +93,9 @@ def _judged(variable: Any, value: Any, table: Dict[str, Any], version: str) -> J
         return error or _value({"kind": "text"}, value)[0], warning
     since = rule.get("since", "0")
     if numbers(since) > numbers(version):
-        return f"NCCL {since} is the first that reads it, and the engine has {version}: remove the line, or take an engine with a newer one", ""
+        return (
+            f"NCCL {since} is the first that reads it, and the engine has {version}: remove the line, or take an engine with a newer one",
+            "")
     error, warning = _value(rule, value)
     if not error and not warning and variable in table["undocumented"]:
         warning = "NCCL's documentation does not know it, and another version may read it otherwise, or not at all"
@@ -216,7 +218,8 @@ def _set(rule: Rule, text: str) -> Judgement:
 
 def _not_among(rule: Rule, word: str) -> str:
     guess = nearest(word.strip().upper(), rule["words"])
-    return f"{word!r} is not one of {', '.join(rule['words'])}, and NCCL ignores the whole value: write {guess or 'one of these'}"
+    words = ", ".join(rule["words"])
+    return f"{word!r} is not one of {words}, and NCCL ignores the whole value: write {guess or 'one of these'}"
 
 
 def _selection(rule: Rule, text: str) -> Judgement:
@@ -229,7 +232,8 @@ def _selection(rule: Rule, text: str) -> Judgement:
         if empty:
             return f"{text!r} leaves {_and(empty)} without any, which ends the start: select one of {', '.join(rule['words'])}", ""
         if "LL128" in forced:
-            return "", "LL128 where the links are not made for it, as over PCI Express, can corrupt data (NCCL's documentation): leave it to NCCL"
+            return "", (
+                "LL128 where the links are not made for it, as over PCI Express, can corrupt data (NCCL's documentation): leave it to NCCL")
         return "", ""
     empty = [function for function, words in chosen.items() if not words & _ABLE[function]]
     if empty:
@@ -237,7 +241,8 @@ def _selection(rule: Rule, text: str) -> Judgement:
         return f"{text!r} leaves {_and(empty)} without an algorithm, and since NCCL 2.24 none is taken in its place: {fix}", ""
     bound = [function for function, words in chosen.items() if not words & _ABLE[function] & _ANYWHERE]
     if bound:
-        return "", f"{text!r} leaves {_and(bound)} only what needs NVSwitch or a network that reduces: add Ring where the machine has neither"
+        return "", (
+            f"{text!r} leaves {_and(bound)} only what needs NVSwitch or a network that reduces: add Ring where the machine has neither")
     return "", ""
 
 
@@ -279,7 +284,9 @@ def _and(names: List[str]) -> str:
 def _interfaces(_rule: Rule, text: str) -> Judgement:
     if _INTERFACES.match(text):
         return "", ""
-    return f"{text!r} is no list of names: write them with commas and without blanks, with ^ in front for all but these, = for exact names", ""
+    return (
+        f"{text!r} is no list of names: write them with commas and without blanks, with ^ in front for all but these, = for exact names",
+        "")
 
 
 def _path(_rule: Rule, text: str) -> Judgement:

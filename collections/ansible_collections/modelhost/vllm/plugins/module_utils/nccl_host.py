@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE)
-"""NCCL on a host: the variables that a library knows, the files that add to those of a unit, what processes have, what NCCL said of them."""
+"""NCCL on a host: variables that a library knows, that files add to those of a unit, that processes have, and that NCCL speaks of."""
 
 from __future__ import annotations
 

@@ -96,7 +96,9 @@ models:
       description: The variables of the main process that another process of the unit lacks, by the number of the process.
       type: dict
     unreadable:
-      description: Processes whose environment cannot be read. vLLM's engine writes its title over it.
+      description:
+        - Processes whose environment cannot be read, since vLLM writes their titles over it (C(setproctitle)). NCCL's log tells what they
+          have. Of a main process, the file counts that its unit was started with.
       type: list
       elements: int
 findings:
@@ -119,6 +121,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, nccl_host, systemd
 
 LINES = 20000
+NOTHING = {"library": "", "version": "", "names": []}
 
 
 def home_of(user: str) -> str:
@@ -130,23 +133,27 @@ def home_of(user: str) -> str:
 
 
 def look(model: dict[str, Any], unit: dict[str, str], home: str) -> dict[str, Any]:
-    """What is in effect for one model."""
-    declared = {str(name): str(value) for name, value in (model.get("nccl") or {}).items()}
-    main = int(unit["MainPID"])
-    own = nccl_host.nccl_variables(main) if main else None
-    others = {pid: nccl_host.nccl_variables(pid) for pid in nccl_host.processes_of(models.unit_name(model["name"])) if pid != main} if main else {}
-    readable = {pid: variables for pid, variables in others.items() if variables is not None}
-    in_effect = declared if own is None else own
-    files = nccl_host.file_settings(nccl_host.files_of(in_effect, home))
-    level = in_effect.get("NCCL_DEBUG", files.get("NCCL_DEBUG", {}).get("value", "")).upper()
-    lines = systemd.journal_start(unit["InvocationID"], LINES) if main and level in ("WARN", "INFO", "TRACE") else []
-    processes = [] if own is None else [own, *readable.values()]
-    lacking = {str(pid): sorted(set(own or {}) - set(variables)) for pid, variables in readable.items()}
+    """What is in effect for one model; where its unit does not run, what would be."""
+    name, main = model["name"], int(unit["MainPID"])
+    declared = {str(variable): str(value) for variable, value in (model.get("nccl") or {}).items()}
+    if not main:
+        files = nccl_host.file_settings(nccl_host.files_of(declared, home))
+        return {"running": False, "effective": nccl_host.effective(declared, [], files, {}), "lacking": {}, "unreadable": []}
+    read = {pid: nccl_host.nccl_variables(pid) for pid in [main, *nccl_host.processes_of(models.unit_name(name))]}
+    own = read.pop(main)
+    if own is None:  # the file that the unit was started with is the next best
+        own = systemd.parse_environment(models.read(models.running_path(f"{name}.nccl.env")) or "")
+        read[main] = None
+    others = {pid: variables for pid, variables in read.items() if variables is not None}
+    files = nccl_host.file_settings(nccl_host.files_of(own, home))
+    level = own.get("NCCL_DEBUG", files.get("NCCL_DEBUG", {}).get("value", "")).upper()
+    lines = systemd.journal_start(unit["InvocationID"], LINES) if level in ("WARN", "INFO", "TRACE") else []
+    lacking = {str(pid): sorted(set(own) - set(variables)) for pid, variables in others.items()}
     return {
-        "running": bool(main),
-        "effective": nccl_host.effective(declared, processes, files, nccl_host.said(lines, in_effect)),
+        "running": True,
+        "effective": nccl_host.effective(declared, [own, *others.values()], files, nccl_host.said(lines, own)),
         "lacking": {pid: names for pid, names in lacking.items() if names},
-        "unreadable": ([main] if main and own is None else []) + [pid for pid, variables in others.items() if variables is None],
+        "unreadable": sorted(pid for pid, variables in read.items() if variables is None),
     }
 
 
@@ -159,8 +166,9 @@ def notes_of(name: str, found: dict[str, Any]) -> list[str]:
         if each["origin"] == "default":
             notes.append(f"{where}.{each['name']}: declared, and the running processes have not got it: apply with switch_model.yml")
         elif each["origin"].startswith("/"):
-            notes.append(f"{each['origin']} sets {variable} for every model that does not declare it: declare it in modelhost_models.NAME.nccl, "
-                         "or remove that line")
+            notes.append(
+                f"{each['origin']} sets {variable} for every model that does not declare it: declare it in modelhost_models.NAME.nccl, or "
+                "remove that line")
         if each["taken"] == "no":
             notes.append(f"{where}.{each['name']}: NCCL did not take {variable}: {each['said']}")
     notes += [f"{where}: process {pid} lacks {', '.join(names)} of the unit" for pid, names in found["lacking"].items()]
@@ -191,14 +199,16 @@ def main() -> None:
         folder = os.path.join(params["engines_root"], engine)
         if engine not in engines:
             path = nccl_host.library(folder)
-            engines[engine] = nccl_host.library_facts(path) if path else {"library": "", "version": "", "names": []}
+            engines[engine] = nccl_host.library_facts(path) if path else NOTHING
         asked = engines[engine]
         if not asked["library"]:
-            notes += [f"modelhost_models.{name}.nccl: {engine} has no NCCL library, so that nothing reads it"] if os.path.isdir(folder) else []
+            if os.path.isdir(folder):
+                notes.append(f"modelhost_models.{name}.nccl: {engine} has no NCCL library, so that nothing reads it")
             continue
         findings += [
-            f"modelhost_models.{name}.nccl.{variable}: NCCL {asked['version']} of {engine} has no such variable and would ignore it: remove "
-            "the line, or take an engine whose NCCL has it" for variable in model["nccl"] if variable not in asked["names"]]
+            f"modelhost_models.{name}.nccl.{variable}: NCCL {asked['version']} of {engine} has no such variable and would ignore it: "
+            "remove the line, or take an engine whose NCCL has it"
+            for variable in model["nccl"] if variable not in asked["names"]]
     module.exit_json(changed=False, engines=engines, models=found, findings=findings, notes=list(dict.fromkeys(notes)))
 
 

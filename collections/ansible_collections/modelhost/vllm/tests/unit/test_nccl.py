@@ -39,7 +39,8 @@ def findings(name: Any, value: Any) -> tuple[list[str], list[str]]:
     ("NCCL_P2P_DISABLE", "0x1"), ("NCCL_BUFFSIZE", 33554432), ("NCCL_BUFFSIZE", "8388608"), ("NCCL_NTHREADS", 64), ("NCCL_NTHREADS", 512),
     ("NCCL_NTHREADS", 96), ("NCCL_MIN_CTAS", 64), ("NCCL_IB_GID_INDEX", -1), ("NCCL_IB_TC", "0xff"), ("NCCL_PROTO", "LL,Simple"),
     ("NCCL_PROTO", "^LL128;allreduce:ll"), ("NCCL_ALGO", "allreduce:tree"), ("NCCL_ALGO", "RING"), ("NCCL_ALGO", "Ring,Tree"),
-    ("NCCL_ALGO", "ring,collnetdirect;allreduce:tree,collnetdirect;broadcast:ring"), ("NCCL_ALGO", "allreduce:^tree"), ("NCCL_ALGO", "^PAT"),
+    ("NCCL_ALGO",
+     "ring,collnetdirect;allreduce:tree,collnetdirect;broadcast:ring"), ("NCCL_ALGO", "allreduce:^tree"), ("NCCL_ALGO", "^PAT"),
     ("NCCL_DEBUG", "info"), ("NCCL_DEBUG", "VERSION"), ("NCCL_DEBUG_SUBSYS", "^INIT,net"), ("NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH,TUNING"),
     ("NCCL_SOCKET_IFNAME", "^=docker0,lo"), ("NCCL_SOCKET_IFNAME", "=eth0"), ("NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"),
     ("NCCL_TOPO_FILE", "/etc/topo.xml"), ("NCCL_RAS_TIMEOUT_FACTOR", 1.5), ("NCCL_CTA_POLICY", "ZERO|EFFICIENCY"),
@@ -52,8 +53,8 @@ def test_what_nccl_takes(name: str, value: object) -> None:
 @pytest.mark.parametrize(("name", "value", "error"), [
     pytest.param("NCCL_P2P_LEVEL", "sys", "'sys' is none of NCCL's names, whose case counts, and is ignored without a word: write SYS",
                  marks=pytest.mark.case("N1")),
-    ("NCCL_P2P_LEVEL", "NODE", "'NODE' is none of NCCL's names, whose case counts, and is ignored without a word: write one of LOC, NVL, PIX, "
-                               "PXB, PHB, SYS"),
+    ("NCCL_P2P_LEVEL", "NODE",
+     "'NODE' is none of NCCL's names, whose case counts, and is ignored without a word: write one of LOC, NVL, PIX, PXB, PHB, SYS"),
     ("NCCL_NET_GDR_LEVEL", "PHB ", "'PHB ' is none of NCCL's names, whose case counts, and is ignored without a word: write PHB"),
     pytest.param("NCCL_P2P_DISABLE", "true", "'true' is no whole number, NCCL reads 0: write 1", marks=pytest.mark.case("N2")),
     pytest.param("NCCL_P2P_DISABLE", True, "True has no spelling of its own in an environment: write 1", marks=pytest.mark.case("N2")),
@@ -73,27 +74,32 @@ def test_what_nccl_takes(name: str, value: object) -> None:
     pytest.param("NCCL_PROTO", "LL,foo", "'foo' is not one of LL, LL128, Simple, which ends NCCL's start: write one of these",
                  marks=pytest.mark.case("N4")),
     ("NCCL_PROTO", "Simpel", "'Simpel' is not one of LL, LL128, Simple, which ends NCCL's start: write Simple"),
-    ("NCCL_PROTO", "^LL,LL128,Simple", "'^LL,LL128,Simple' leaves Broadcast, Reduce, AllGather, ReduceScatter and AllReduce without any, which "
-                                       "ends the start: select one of LL, LL128, Simple"),
+    ("NCCL_PROTO", "^LL,LL128,Simple",
+     "'^LL,LL128,Simple' leaves Broadcast, Reduce, AllGather, ReduceScatter and AllReduce without any, which ends the start: select "
+     "one of LL, LL128, Simple"),
     ("NCCL_ALGO", "Ring, Tree", f"' Tree' is not one of {ALGORITHMS}, which ends NCCL's start: write Tree"),
-    ("NCCL_ALGO", "reduceall:ring", "'reduceall' is not one of the functions Broadcast, Reduce, AllGather, ReduceScatter, AllReduce, which ends "
-                                    "NCCL's start: write one of these"),
+    ("NCCL_ALGO", "reduceall:ring",
+     "'reduceall' is not one of the functions Broadcast, Reduce, AllGather, ReduceScatter, AllReduce, which ends NCCL's start: write "
+     "one of these"),
     ("NCCL_ALGO", "ring;tree", "'tree' says no function, which ends NCCL's start: write one in front, as before each list but the first"),
-    ("NCCL_ALGO", "allgather:nvls,reducescatter:nvls", "'allgather:nvls,reducescatter:nvls' names more than one function, which ends NCCL's "
-                                                       "start: put ; between the lists of functions"),
-    pytest.param("NCCL_ALGO", "Tree", "'Tree' leaves Broadcast, Reduce, AllGather and ReduceScatter without an algorithm, and since NCCL 2.24 "
-                                      "none is taken in its place: write 'allreduce:tree', or add Ring", marks=pytest.mark.case("N8")),
-    pytest.param("NCCL_ALGO", "NVLS", "'NVLS' leaves Broadcast and Reduce without an algorithm, and since NCCL 2.24 none is taken in its place: "
-                                      "write 'allreduce:nvls', or add Ring", marks=pytest.mark.case("N8")),
-    pytest.param("NCCL_ALGO", "ring;reduce:tree", "'ring;reduce:tree' leaves Reduce without an algorithm, and since NCCL 2.24 none is taken in "
-                                                  "its place: add Ring", marks=pytest.mark.case("N8")),
+    ("NCCL_ALGO", "allgather:nvls,reducescatter:nvls",
+     "'allgather:nvls,reducescatter:nvls' names more than one function, which ends NCCL's start: put ; between the lists of functions"),
+    pytest.param("NCCL_ALGO", "Tree",
+        "'Tree' leaves Broadcast, Reduce, AllGather and ReduceScatter without an algorithm, and since NCCL 2.24 none is taken in its "
+        "place: write 'allreduce:tree', or add Ring", marks=pytest.mark.case("N8")),
+    pytest.param("NCCL_ALGO", "NVLS",
+        "'NVLS' leaves Broadcast and Reduce without an algorithm, and since NCCL 2.24 none is taken in its place: write "
+        "'allreduce:nvls', or add Ring", marks=pytest.mark.case("N8")),
+    pytest.param("NCCL_ALGO", "ring;reduce:tree",
+        "'ring;reduce:tree' leaves Reduce without an algorithm, and since NCCL 2.24 none is taken in its place: add Ring",
+        marks=pytest.mark.case("N8")),
     ("NCCL_DEBUG", "warning", "'warning' is not one of VERSION, WARN, INFO, ABORT, TRACE, and NCCL ignores the whole value: write WARN"),
-    ("NCCL_DEBUG_TIMESTAMP_LEVELS", "WARN,XYZ", "'XYZ' is not one of VERSION, WARN, INFO, ABORT, TRACE, ALL, and NCCL ignores the whole value: "
-                                                "write one of these"),
-    ("NCCL_CHECK_MODE", "debug_local", "'debug_local' is not one of DEFAULT, DEBUG_LOCAL, DEBUG_GLOBAL, and NCCL ignores the whole value: write "
-                                       "DEBUG_LOCAL"),
-    ("NCCL_SOCKET_IFNAME", "eth0, eth1", "'eth0, eth1' is no list of names: write them with commas and without blanks, with ^ in front for all "
-                                         "but these, = for exact names"),
+    ("NCCL_DEBUG_TIMESTAMP_LEVELS", "WARN,XYZ",
+     "'XYZ' is not one of VERSION, WARN, INFO, ABORT, TRACE, ALL, and NCCL ignores the whole value: write one of these"),
+    ("NCCL_CHECK_MODE", "debug_local",
+     "'debug_local' is not one of DEFAULT, DEBUG_LOCAL, DEBUG_GLOBAL, and NCCL ignores the whole value: write DEBUG_LOCAL"),
+    ("NCCL_SOCKET_IFNAME", "eth0, eth1",
+     "'eth0, eth1' is no list of names: write them with commas and without blanks, with ^ in front for all but these, = for exact names"),
     ("NCCL_TOPO_FILE", "~/topo.xml", "'~/topo.xml' is no absolute path, and NCCL expands nothing: write one from / on"),
     ("NCCL_RAS_TIMEOUT_FACTOR", "0", "'0' is no number above 0, and NCCL takes 1: write one"),
     ("NCCL_RAS_TIMEOUT_FACTOR", "nan", "'nan' is no number above 0, and NCCL takes 1: write one"),
@@ -111,8 +117,8 @@ def test_what_nccl_takes(name: str, value: object) -> None:
     (7, "x", "NCCL's variables begin with NCCL_; others belong into `environment`"),
     ("NCCL_IB_CUDA_SUPPORT", 1, "no NCCL since 2.4.0 reads it: write NCCL_NET_GDR_LEVEL"),
     ("NCCL_SINGLE_RING_THRESHOLD", 1, "no NCCL since 2.3 reads it: remove the line"),
-    ("NCCL_DEBUG_LEVELS", "ATTN", "NCCL 2.32 is the first that reads it, and the engine has 2.30.7: remove the line, or take an engine with a "
-                                  "newer one"),
+    ("NCCL_DEBUG_LEVELS", "ATTN",
+     "NCCL 2.32 is the first that reads it, and the engine has 2.30.7: remove the line, or take an engine with a newer one"),
 ])
 def test_what_is_refused(name: Any, value: object, error: str) -> None:
     assert findings(name, value) == ([error], [])
@@ -123,10 +129,10 @@ def test_what_is_refused(name: Any, value: object, error: str) -> None:
     ("NCCL_P2P_LEVEL", "0", "0 is a number of before NCCL 2.4 and means LOC; NCCL's documentation advises against numbers: write LOC"),
     ("NCCL_P2P_LEVEL", "99", "99 is a number of before NCCL 2.4 and means SYS; NCCL's documentation advises against numbers: write SYS"),
     ("NCCL_BUFFSIZE", 3000000, "3000000 is no power of 2, which NCCL's documentation recommends: write 2097152"),
-    ("NCCL_PROTO", "allreduce:LL128", "LL128 where the links are not made for it, as over PCI Express, can corrupt data (NCCL's documentation): "
-                                      "leave it to NCCL"),
-    ("NCCL_ALGO", "ring;allreduce:nvls", "'ring;allreduce:nvls' leaves AllReduce only what needs NVSwitch or a network that reduces: add Ring "
-                                         "where the machine has neither"),
+    ("NCCL_PROTO", "allreduce:LL128",
+     "LL128 where the links are not made for it, as over PCI Express, can corrupt data (NCCL's documentation): leave it to NCCL"),
+    ("NCCL_ALGO", "ring;allreduce:nvls",
+     "'ring;allreduce:nvls' leaves AllReduce only what needs NVSwitch or a network that reduces: add Ring where the machine has neither"),
     ("NCCL_GRAPH_FILE", "/etc/graph.xml", UNDOCUMENTED),
     ("NCCL_CHUNK_SIZE", 1024, UNDOCUMENTED),
 ])
@@ -136,8 +142,8 @@ def test_what_is_warned_about(name: str, value: object, warning: str) -> None:
 
 @pytest.mark.parametrize(("declared", "warnings"), [
     ({"NCCL_P2P_DISABLE": 1, "NCCL_P2P_LEVEL": "SYS"}, ["NCCL_P2P_LEVEL has no effect beside NCCL_P2P_DISABLE: remove one of them"]),
-    ({"NCCL_P2P_DISABLE": 1, "NCCL_SHM_DISABLE": 1}, ["NCCL_P2P_DISABLE and NCCL_SHM_DISABLE together leave the GPUs only sockets: remove one of "
-                                                      "them"]),
+    ({"NCCL_P2P_DISABLE": 1, "NCCL_SHM_DISABLE": 1}, [
+     "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE together leave the GPUs only sockets: remove one of them"]),
     ({"NCCL_P2P_DISABLE": 0, "NCCL_P2P_LEVEL": "SYS", "NCCL_SHM_DISABLE": 1}, []),
     ({"NCCL_MIN_CTAS": 8, "NCCL_MAX_CTAS": 4}, ["NCCL_MIN_CTAS 8 is above NCCL_MAX_CTAS 4, and NCCL takes the former: write one range"]),
     ({"NCCL_MIN_NCHANNELS": 4, "NCCL_MAX_NCHANNELS": 8}, []),
@@ -152,22 +158,26 @@ def test_the_nccl_of_the_engine_counts() -> None:
     assert judged({"NCCL_P2PLEVEL": "SYS", "NCCL_BRAND NEW": "1", "NCCL_ZZQQ": True}, newer) == {
         "errors": ["modelhost_models.m.nccl.NCCL_BRAND NEW: NCCL knows no such variable and ignores it without a word: remove the line",
                    "modelhost_models.m.nccl.NCCL_ZZQQ: True has no spelling of its own in an environment: write a text"],
-        "warnings": ["modelhost_models.m.nccl.NCCL_P2PLEVEL: not among the variables of NCCL 2.30.7, and the engine has 2.32.1; did you mean "
-                     "NCCL_P2P_LEVEL?",
-                     "modelhost_models.m.nccl.NCCL_ZZQQ: not among the variables of NCCL 2.30.7, and the engine has 2.32.1; remove the line"]}
+        "warnings": [
+            "modelhost_models.m.nccl.NCCL_P2PLEVEL: not among the variables of NCCL 2.30.7, and the engine has 2.32.1; did you mean "
+            "NCCL_P2P_LEVEL?",
+                     "modelhost_models.m.nccl.NCCL_ZZQQ: not among the variables of NCCL 2.30.7, and the engine has 2.32.1; remove the "
+                     "line"]}
     assert judged({"NCCL_CHECK_MODE": "DEFAULT"}, {"e": {"nvidia-nccl-cu12": "2.27.5"}})["errors"] == [
-        "modelhost_models.m.nccl.NCCL_CHECK_MODE: NCCL 2.29.7 is the first that reads it, and the engine has 2.27.5: remove the line, or take an "
-        "engine with a newer one"]
+        "modelhost_models.m.nccl.NCCL_CHECK_MODE: NCCL 2.29.7 is the first that reads it, and the engine has 2.27.5: remove the line, "
+        "or take an engine with a newer one"]
     assert judged({"NCCL_P2P_LEVEL": "SYS"}, {"e": {"torch": "2.13.0+cpu"}}) == {
         "errors": [], "warnings": ["modelhost_models.m.nccl: e has no NCCL in its lock, so that nothing reads NCCL_P2P_LEVEL"]}
 
 
 def test_they_are_said_in_one_place() -> None:
     assert judged({}, environment={"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": 8}) == {"warnings": [], "errors": [
-        "modelhost_models.m.environment.NCCL_DEBUG: say it in modelhost_models.m.nccl, where NCCL's variables are held against NCCL's rules"]}
+        "modelhost_models.m.environment.NCCL_DEBUG: say it in modelhost_models.m.nccl, where NCCL's variables are held against NCCL's "
+        "rules"]}
 
 
-@pytest.mark.parametrize("models", [None, [], "x", {"m": None}, {"m": {}}, {"m": {"nccl": None}}, {"m": {"nccl": ["x"], "environment": "x"}}])
+@pytest.mark.parametrize("models", [
+    None, [], "x", {"m": None}, {"m": {}}, {"m": {"nccl": None}}, {"m": {"nccl": ["x"], "environment": "x"}}])
 def test_what_is_no_catalogue_is_left_to_its_specification(models: object) -> None:
     assert nccl_findings(models, TABLE, {}) == {"errors": [], "warnings": []}
 
@@ -195,7 +205,8 @@ def test_a_name_of_the_library_that_the_table_does_not_have_is_a_constant() -> N
         "NCCL_INIT", "NCCL_COLL", "NCCL_P2P", "NCCL_SHM", "NCCL_GRAPH", "NCCL_TUNING", "NCCL_ENV", "NCCL_ALLOC", "NCCL_ALLOC_HOST",
         "NCCL_CALL", "NCCL_PROXY", "NCCL_NVLS", "NCCL_BOOTSTRAP", "NCCL_REG", "NCCL_PROFILE", "NCCL_RAS", "NCCL_DESTROY", "NCCL_ALL",
         # Names in messages, and constants
-        "NCCL_COMM_PROPERTIES_INITIALIZER", "NCCL_CONFIG_INITIALIZER", "NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER", "NCCL_SIM_INFO_INITIALIZER",
+        "NCCL_COMM_PROPERTIES_INITIALIZER", "NCCL_CONFIG_INITIALIZER", "NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER",
+        "NCCL_SIM_INFO_INITIALIZER",
         "NCCL_GIN_GDAKI_GPU_CONTEXT_MAX_SIZE", "NCCL_GIN_GDAKI_GPU_CONTEXT_VERSION", "NCCL_GIN_PROXY_GPU_CONTEXT_MAX_SIZE",
         "NCCL_GIN_PROXY_GPU_CONTEXT_VERSION", "NCCL_GIN_IB_ALLGATHER_TAG", "NCCL_GIN_IB_ALLTOALL_TAG", "NCCL_IB_MAX_DEVS_PER_NIC",
         "NCCL_IB_RECV_WR_ID_DUMMY", "NCCL_IB_RESILIENCY_PORT_RECOVERY_ACK_MSG_ID", "NCCL_IB_SL_DEFAULT", "NCCL_IB_TC_DEFAULT",
@@ -237,14 +248,17 @@ def test_an_integer_is_read_as_c_reads_it(number: int) -> None:
     assert [read_integer(text) for text in (str(number), f" {number}", f"{number}M", f"{number:#x}")] == [number] * 4
 
 
-@pytest.mark.parametrize(("text", "number"), [("", 0), ("x1", 0), ("0x", 0), ("0xg", 0), ("089", 0), ("017", 15), ("-0x10", -16), ("+3e5", 3)])
+@pytest.mark.parametrize(("text", "number"), [
+    ("", 0), ("x1", 0), ("0x", 0), ("0xg", 0), ("089", 0), ("017", 15), ("-0x10", -16), ("+3e5", 3)])
 def test_what_else_c_makes_of_a_text(text: str, number: int) -> None:
     assert read_integer(text) == number
 
 
 def test_what_a_list_selects() -> None:
     chosen, forced = select(["LL", "LL128", "Simple"], "^LL128;AllReduce:LL128,simple")
-    assert chosen == {**dict.fromkeys(("Broadcast", "Reduce", "AllGather", "ReduceScatter"), {"LL", "Simple"}), "AllReduce": {"LL128", "Simple"}}
+    assert chosen == {
+        "Broadcast": {"LL", "Simple"}, "Reduce": {"LL", "Simple"}, "AllGather": {"LL", "Simple"}, "ReduceScatter": {"LL", "Simple"},
+        "AllReduce": {"LL128", "Simple"}}
     assert forced == {"LL128", "Simple"}
 
 

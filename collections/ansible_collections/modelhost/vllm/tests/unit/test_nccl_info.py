@@ -51,16 +51,19 @@ def test_what_a_real_nccl_said_of_its_variables():
     ("(Worker_TP0 pid=4711) host:4711:4711 [0] NCCL INFO NCCL_P2P_LEVEL set by environment to SYS", {}, {"NCCL_P2P_LEVEL": ("yes", "SYS")}),
     ("host:1:2 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 8388608.", {}, {"NCCL_BUFFSIZE": ("yes", "8388608")}),
     ("host:1:2 [0] NCCL INFO Comm config maxCTAs reset to NCCL_MAX_CTAS=16", {}, {"NCCL_MAX_CTAS": ("yes", "16")}),
-    ("host:1:2 [0] NCCL INFO Comm config graphUsageMode reset to 2 by NCCL_GRAPH_MIXING_SUPPORT=1", {}, {"NCCL_GRAPH_MIXING_SUPPORT": ("yes", "1")}),
+    (
+     "host:1:2 [0] NCCL INFO Comm config graphUsageMode reset to 2 by NCCL_GRAPH_MIXING_SUPPORT=1", {},
+     {"NCCL_GRAPH_MIXING_SUPPORT": ("yes", "1")}),
     ("host:1:2 [0] NCCL INFO Invalid value 99999999999999999999 for NCCL_BUFFSIZE, using default -2.", {},
      {"NCCL_BUFFSIZE": ("no", "Invalid value 99999999999999999999 for NCCL_BUFFSIZE, using default -2.")}),
     ("host:1:2 [0] NCCL INFO Invalid NCCL_NTHREADS 100 (must be a multiple of 32)", {},
      {"NCCL_NTHREADS": ("no", "Invalid NCCL_NTHREADS 100 (must be a multiple of 32)")}),
     ('[2026-11-30 20:20:16] host:1:2 [0] graph/tuning.cc:119 (parseList) NCCL WARN Unrecognized element token "foo" when parsing "LL,foo"',
      {"NCCL_PROTO": "LL,foo", "NCCL_ALGO": "Ring"}, {"NCCL_PROTO": ("no", 'Unrecognized element token "foo" when parsing "LL,foo"')}),
-    ("host:1:2 [0] enqueue.cc:2000 NCCL WARN Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. NCCL_ALGO was "
-     "set to Tree.", {}, {"NCCL_ALGO": ("no", "Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. NCCL_ALGO was "
-                                        "set to Tree.")}),
+    (
+     "host:1:2 [0] enqueue.cc:2000 NCCL WARN Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. "
+     "NCCL_ALGO was set to Tree.", {}, {"NCCL_ALGO": ("no",
+         "Error : no algorithm/protocol available for function AllGather with datatype ncclInt8. NCCL_ALGO was set to Tree.")}),
     ("INFO 11-30 vLLM is using nccl==2.30.7", {}, {}),
     ("NCCL_P2P_LEVEL set by environment to SYS", {}, {}),
     ("host:1:2 [0] NCCL INFO You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.", {}, {}),
@@ -78,7 +81,9 @@ def test_what_it_reads_and_then_refuses_is_not_taken():
 def test_each_text_of_the_library_about_a_variable_is_understood():
     """The formats in the library, filled in."""
     def filled(text):
-        return text.replace("%lld", "7").replace("%d", "7").replace("%s set by", "NCCL_X set by").replace("for %s,", "for NCCL_X,").replace("%s", "x")
+        text = text.replace("%s set by", "NCCL_X set by").replace("for %s,", "for NCCL_X,")
+        return text.replace("%lld", "7").replace("%d", "7").replace("%s", "x")
+
     missed = [text for text in LIBRARY["texts"] if not said(f"x NCCL INFO {filled(text)}", NCCL_ALGO="x")]
     assert missed == [
         " NCCL_ALGO was set to %s.", " NCCL_PROTO was set to %s.",  # the end of another message
@@ -90,7 +95,8 @@ def test_each_text_of_the_library_about_a_variable_is_understood():
 def test_a_file_is_read_as_nccl_reads_it(tmp_path):
     """Held against NCCL 2.30.7: with quotes, no interface has that name; a line that begins with a blank sets nothing."""
     own, system = tmp_path / ".nccl.conf", tmp_path / "nccl.conf"
-    own.write_bytes(b'# NCCL_DEBUG=INFO\n NCCL_DEBUG=INFO\nNCCL_P2P_LEVEL="SYS"\r\nno equals\nexport NCCL_ALGO=Ring\nNCCL_P2P_LEVEL=PHB\nPATH=/x\n')
+    own.write_bytes(
+        b'# NCCL_DEBUG=INFO\n NCCL_DEBUG=INFO\nNCCL_P2P_LEVEL="SYS"\r\nno equals\nexport NCCL_ALGO=Ring\nNCCL_P2P_LEVEL=PHB\nPATH=/x\n')
     system.write_text("NCCL_P2P_LEVEL=LOC\nNCCL_NET=a=b")
     assert nccl_host.file_settings([str(own), "/nowhere", str(system)]) == {
         "NCCL_P2P_LEVEL": {"value": '"SYS"', "origin": f"{own}:3"}, "NCCL_NET": {"value": "a=b", "origin": f"{system}:2"}}
@@ -171,7 +177,8 @@ def test_a_process_without_them_and_one_that_the_engine_gave_others(call, machin
     machine.process(4712, PATH="/bin", NCCL_CUMEM_ENABLE="0", NCCL_NET="Socket")
     found = ask(call, machine, NCCL_P2P_LEVEL="SYS", NCCL_BUFFSIZE="4194304")
     assert [(each["name"], each["value"], each["origin"]) for each in found["models"]["small"]["effective"]] == [
-        ("NCCL_BUFFSIZE", "", "default"), ("NCCL_CUMEM_ENABLE", "0", "engine"), ("NCCL_NET", "Socket", "engine"), ("NCCL_P2P_LEVEL", "SYS", "unit")]
+        ("NCCL_BUFFSIZE", "", "default"), ("NCCL_CUMEM_ENABLE", "0", "engine"), ("NCCL_NET", "Socket", "engine"),
+        ("NCCL_P2P_LEVEL", "SYS", "unit")]
     assert found["models"]["small"]["lacking"] == {"4712": ["NCCL_P2P_LEVEL"]}
     assert found["notes"] == [
         "modelhost_models.small.nccl.NCCL_BUFFSIZE: declared, and the running processes have not got it: apply with switch_model.yml",
@@ -188,9 +195,11 @@ def test_what_forgotten_files_fill_in_is_reported_with_its_line(call, machine, t
         f"small: NCCL_ALGO=Tree ({tmp_path}/nccl.conf:3)",
         f"small: NCCL_IB_DISABLE=1 ({machine.home}/.nccl.conf:2)",
         "small: NCCL_P2P_LEVEL=SYS (unit)",
-        f"{tmp_path}/nccl.conf:3 sets NCCL_ALGO=Tree for every model that does not declare it: declare it in modelhost_models.NAME.nccl, or remove "
+        f"{tmp_path}/nccl.conf:3 sets NCCL_ALGO=Tree for every model that does not declare it: declare it in "
+        f"modelhost_models.NAME.nccl, or remove "
         "that line",
-        f"{machine.home}/.nccl.conf:2 sets NCCL_IB_DISABLE=1 for every model that does not declare it: declare it in modelhost_models.NAME.nccl, or "
+        f"{machine.home}/.nccl.conf:2 sets NCCL_IB_DISABLE=1 for every model that does not declare it: declare it in "
+        f"modelhost_models.NAME.nccl, or "
         "remove that line"]
 
 
@@ -207,10 +216,12 @@ def test_a_file_of_the_environment_is_read_in_place_of_that_in_the_home(call, ma
 
 def test_what_nccl_refused_is_noted(call, machine):
     machine.process(4711, NCCL_NTHREADS="100", NCCL_DEBUG="INFO")
-    machine.journal = ["x NCCL INFO NCCL_NTHREADS set by environment to 100.", "x NCCL INFO Invalid NCCL_NTHREADS 100 (must be a multiple of 32)"]
+    machine.journal = [
+        "x NCCL INFO NCCL_NTHREADS set by environment to 100.", "x NCCL INFO Invalid NCCL_NTHREADS 100 (must be a multiple of 32)"]
     found = ask(call, machine)
     assert found["notes"] == [
-        "modelhost_models.small.nccl.NCCL_NTHREADS: NCCL did not take NCCL_NTHREADS=100: Invalid NCCL_NTHREADS 100 (must be a multiple of 32)"]
+        "modelhost_models.small.nccl.NCCL_NTHREADS: NCCL did not take NCCL_NTHREADS=100: Invalid NCCL_NTHREADS 100 (must be a multiple "
+        "of 32)"]
     assert nccl_lines(found)[1] == "small: NCCL_NTHREADS=100 (unit; NCCL did not take it)"
 
 
@@ -226,8 +237,8 @@ def test_a_name_that_the_engines_library_does_not_have_is_refused(call, machine)
     found = ask(call, machine, check_mode=True, NCCL_P2P_LEVEL="SYS", NCCL_BUFFSIZE="1", NCCL_SOCKET_MAGIC="1")
     assert found["engines"]["e"]["version"] == "2.30.7"
     assert found["findings"] == [
-        "modelhost_models.small.nccl.NCCL_BUFFSIZE: NCCL 2.30.7 of e has no such variable and would ignore it: remove the line, or take an engine "
-        "whose NCCL has it"]
+        "modelhost_models.small.nccl.NCCL_BUFFSIZE: NCCL 2.30.7 of e has no such variable and would ignore it: remove the line, or "
+        "take an engine whose NCCL has it"]
     assert found["models"]["small"]["running"] is False
     assert nccl_lines(found) == []
 
@@ -244,10 +255,20 @@ def test_an_engine_that_has_no_nccl(call, machine, engine, notes):
 def test_a_model_without_variables_costs_no_look_into_its_library(call, machine):
     machine.host.units = {}
     assert ask(call, machine) == {
-        "engines": {}, "findings": [], "notes": [], "models": {"small": {"running": False, "effective": [], "lacking": {}, "unreadable": []}}}
+        "engines": {}, "findings": [], "notes": [],
+        "models": {"small": {"running": False, "effective": [], "lacking": {}, "unreadable": []}}}
+
+
+def test_a_main_process_that_hides_its_environment_has_that_of_its_file(call, machine):
+    machine.title(4711)
+    machine.host.write("live/small.nccl.env", 'NCCL_P2P_LEVEL="PHB"\n')
+    effective = ask(call, machine, NCCL_P2P_LEVEL="SYS", NCCL_NET="IB")["models"]["small"]["effective"]
+    assert [(each["name"], each["value"], each["origin"]) for each in effective] == [
+        ("NCCL_NET", "", "default"), ("NCCL_P2P_LEVEL", "PHB", "unit")]
 
 
 def test_a_main_process_that_has_just_ended(call, machine):
+    machine.host.write("trial/small.nccl.env", 'NCCL_P2P_LEVEL="SYS"\n')
     assert ask(call, machine, NCCL_P2P_LEVEL="SYS")["models"]["small"] == {
         "running": True, "lacking": {}, "unreadable": [4711],
         "effective": [{"name": "NCCL_P2P_LEVEL", "value": "SYS", "origin": "unit", **UNKNOWN}]}
