@@ -37,10 +37,14 @@ _SAID = {"yes": "; NCCL took it as {said}", "no": "; NCCL did not take it", "unk
 
 
 def nccl_lines(nccl: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{model}: {each['name']}={each['value']} ({each['origin']}{_SAID[each['taken']].format(said=each['said'])})"
-        for model, found in nccl["models"].items() if found["running"] for each in found["effective"]]
+    lines = [line(model, each) for model, found in nccl["models"].items() if found["running"] for each in found["effective"]]
     return lines + nccl["notes"]
+
+
+def line(model: str, each: dict[str, str]) -> str:
+    if each["origin"] == "default":
+        return f"{model}: {each['name']} is declared, and the running processes have not got it: apply with switch_model.yml"
+    return f"{model}: {each['name']}={each['value']} ({each['origin']}{_SAID[each['taken']].format(said=each['said'])})"
 
 
 class FilterModule:

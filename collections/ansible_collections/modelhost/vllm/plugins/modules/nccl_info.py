@@ -163,9 +163,7 @@ def notes_of(name: str, found: dict[str, Any]) -> list[str]:
     notes = []
     for each in found["effective"]:
         variable = f"{each['name']}={each['value']}"
-        if each["origin"] == "default":
-            notes.append(f"{where}.{each['name']}: declared, and the running processes have not got it: apply with switch_model.yml")
-        elif each["origin"].startswith("/"):
+        if each["origin"].startswith("/"):
             notes.append(
                 f"{each['origin']} sets {variable} for every model that does not declare it: declare it in modelhost_models.NAME.nccl, or "
                 "remove that line")

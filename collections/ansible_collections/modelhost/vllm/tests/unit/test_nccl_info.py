@@ -180,8 +180,10 @@ def test_a_process_without_them_and_one_that_the_engine_gave_others(call, machin
         ("NCCL_BUFFSIZE", "", "default"), ("NCCL_CUMEM_ENABLE", "0", "engine"), ("NCCL_NET", "Socket", "engine"),
         ("NCCL_P2P_LEVEL", "SYS", "unit")]
     assert found["models"]["small"]["lacking"] == {"4712": ["NCCL_P2P_LEVEL"]}
-    assert found["notes"] == [
-        "modelhost_models.small.nccl.NCCL_BUFFSIZE: declared, and the running processes have not got it: apply with switch_model.yml",
+    assert found["notes"] == ["modelhost_models.small.nccl: process 4712 lacks NCCL_P2P_LEVEL of the unit"]
+    assert nccl_lines(found) == [
+        "small: NCCL_BUFFSIZE is declared, and the running processes have not got it: apply with switch_model.yml",
+        "small: NCCL_CUMEM_ENABLE=0 (engine)", "small: NCCL_NET=Socket (engine)", "small: NCCL_P2P_LEVEL=SYS (unit)",
         "modelhost_models.small.nccl: process 4712 lacks NCCL_P2P_LEVEL of the unit"]
 
 
