@@ -125,6 +125,8 @@ def _value(rule: Rule, value: Any) -> Judgement:
     if not isinstance(value, (str, int, float)):
         return f"{value!r} has no spelling of its own in an environment: write {_allowed(rule)}", ""
     text = str(value)
+    if not text and rule.get("empty"):
+        return "", ""
     if not text:
         return "it is empty: give it a value, or remove the line", ""
     if len(text) > _LONGEST:
@@ -185,7 +187,7 @@ def _integer(rule: Rule, text: str) -> Judgement:
         what = "begins with 0 as octal numbers do" if re.match(r"[+-]?0[0-9]", text) else "is no whole number"
         return f"{text!r} {what}, NCCL reads {read_integer(text)}: write {fix}", ""
     number = int(text, 0)
-    if not -2 ** 63 <= number < 2 ** 63:
+    if not -2 ** 63 <= number < 2 ** 63 and "max" not in rule:
         return f"{text} does not fit into 64 bits, NCCL takes its default: write {_allowed(rule)}", ""
     if not _fits(rule, number):
         return f"{text} is not allowed: write {_allowed(rule)}", ""

@@ -44,6 +44,7 @@ def findings(name: Any, value: Any) -> tuple[list[str], list[str]]:
     ("NCCL_DEBUG", "info"), ("NCCL_DEBUG", "VERSION"), ("NCCL_DEBUG_SUBSYS", "^INIT,net"), ("NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH,TUNING"),
     ("NCCL_SOCKET_IFNAME", "^=docker0,lo"), ("NCCL_SOCKET_IFNAME", "=eth0"), ("NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"),
     ("NCCL_TOPO_FILE", "/etc/topo.xml"), ("NCCL_RAS_TIMEOUT_FACTOR", 1.5), ("NCCL_CTA_POLICY", "ZERO|EFFICIENCY"),
+    ("NCCL_DEBUG_TIMESTAMP_FORMAT", ""), ("NCCL_DEBUG_TIMESTAMP_LEVELS", ""), ("NCCL_SOCKET_MAGIC", "0xffffffffffffffff"),
     ("NCCL_NET_PLUGIN", "none"), ("NCCL_LAUNCH_MODE", "PARALLEL"), ("NCCL_DEBUG_TIMESTAMP_FORMAT", "[%F %T] "),
 ])
 def test_what_nccl_takes(name: str, value: object) -> None:
@@ -214,7 +215,7 @@ def test_a_name_of_the_library_that_the_table_does_not_have_is_a_constant() -> N
 
 
 def test_each_rule_of_the_table_is_one() -> None:
-    keys = {"kind", "words", "joined", "any_case", "values", "min", "max", "multiple", "power_of_two", "default", "since"}
+    keys = {"kind", "words", "joined", "any_case", "values", "min", "max", "multiple", "power_of_two", "empty", "default", "since"}
     for name, rule in (TABLE["documented"] | TABLE["undocumented"]).items():
         assert set(rule) <= keys, name
         assert all(isinstance(rule.get(key, ""), str) for key in ("default", "since")), name
