@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.modelhost.vllm.plugins.filter.nccl_files import nccl_files
 from ansible_collections.modelhost.vllm.plugins.module_utils.nccl import nccl_findings, read_integer, select
 from ansible_collections.modelhost.vllm.plugins.module_utils.versions import numbers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[6]
@@ -230,6 +230,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.li
 NAMES = st.sampled_from([*TABLE["documented"], *TABLE["undocumented"], *TABLE["removed"]]) | st.text(max_size=30) | st.integers()
 
 
+@settings(deadline=None)  # the nearest of 250 names takes its time on a busy machine
 @given(st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_names_and_values_give_sentences_that_name_the_variable(declared: dict[Any, Any]) -> None:
     found = judged(declared)
@@ -238,6 +239,7 @@ def test_any_names_and_values_give_sentences_that_name_the_variable(declared: di
         assert any(str(name) in each for name in declared)
 
 
+@settings(deadline=None)  # the nearest of 250 names takes its time on a busy machine
 @given(st.dictionaries(NAMES, VALUES, max_size=4))
 def test_what_is_not_refused_can_be_written_into_the_file(declared: dict[Any, Any]) -> None:
     if not judged(declared)["errors"]:
