@@ -117,8 +117,6 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/environment": {"VLLM_API_KEY": "hunter2", "CUDA_VISIBLE_DEVICES": "0"}},
      [f"{KIMI}.environment.VLLM_API_KEY: say it in modelhost_api_keys, in the Vault file, from where the unit takes it",
       f"{KIMI}.environment.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
-    ({"m/kimi-k25-int4/nccl": {"CUDA_VISIBLE_DEVICES": "0"}},
-     [f"{KIMI}.nccl.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
     # One spelling of an option, so that it is found wherever it is looked for
     ({"m/kimi-k25-int4/serve/api_key": "hunter2"},
      [f"{KIMI}.serve.api_key: write 'api-key', as `vllm serve --help` does but without the dashes in front"]),
@@ -133,8 +131,6 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     # Environments
     ({"m/kimi-k25-int4/environment": {"OMP_NUM_THREADS": 8, "DEBUG": True}},
      [f"{KIMI}.environment.DEBUG: True has no spelling of its own in an environment; write the text that the program expects, in quotes"]),
-    ({"m/kimi-k25-int4/nccl": {"NCCL_ALGO": None}},
-     [f"{KIMI}.nccl.NCCL_ALGO: None has no spelling of its own in an environment; write the text that the program expects, in quotes"]),
     # Names
     ({"m/Kimi K2.5": own({})},
      ["modelhost_models: 'Kimi K2.5' cannot name a systemd unit and files: use at most 64 lower-case letters, digits, '.', '_' and '-', "
@@ -233,8 +229,6 @@ def test_an_api_key_that_would_leave_the_model_open_is_refused_without_being_sai
     ({"host": "my host"}, "host: 'my host' is no address that a server binds: write one such as 127.0.0.1 or 0.0.0.0"),
     ({"alias": "minimax-m25"}, "alias: 'minimax-m25' is the name of another model, whose clients would get this one: choose another alias"),
     ({"gpus": [0, 0]}, "gpus: [0, 0] is neither 'all' nor a list of different GPUs such as [0, 1]"),
-    ({"nccl": {"LD_PRELOAD": "x"}},
-     "nccl.LD_PRELOAD: NCCL's variables begin with NCCL_; others belong into modelhost_models.kimi-k25-int4.environment"),
 ])
 def test_addresses_gpus_and_names(change: dict[str, object], expected: str) -> None:
     models = {**CATALOGUE, "kimi-k25-int4": {**CATALOGUE["kimi-k25-int4"], **change}}
@@ -355,6 +349,23 @@ def test_the_playbook_judges_the_versions(tmp_path: Path, replace: str, by: str,
     assert result.returncode == status, result.stdout + result.stderr
     shown = " ".join((result.stdout + result.stderr).split())  # a long line is wrapped
     assert [sentence for sentence in expected if sentence not in shown] == []
+
+
+@pytest.mark.case("N1")
+def test_the_playbook_judges_the_nccl_variables(tmp_path: Path) -> None:
+    inventory = shutil.copytree(ROOT / "inventory/example", tmp_path / "broken")
+    models = inventory / "group_vars/gpu_hosts/models.yml"
+    text = models.read_text()
+    models.write_text(text.replace("NCCL_P2P_LEVEL: SYS  #", "NCCL_P2P_LEVEL: sys\n      NCCL_DEBUG_LEVELS: ATTN\n      NCCL_CHUNK_SIZE: 1024  #"))
+    result = validate(inventory)
+    assert result.returncode == 2, result.stdout + result.stderr
+    shown = " ".join((result.stdout + result.stderr).split()).replace("''", "'")
+    for sentence in (
+            f"{KIMI}.nccl.NCCL_P2P_LEVEL: 'sys' is none of NCCL's names, whose case counts, and is ignored without a word: write SYS",
+            f"{KIMI}.nccl.NCCL_DEBUG_LEVELS: NCCL 2.32 is the first that reads it, and the engine has 2.30.7: remove the line",
+            f"{KIMI}.nccl.NCCL_CHUNK_SIZE: NCCL's documentation does not know it"):
+        assert sentence in shown
+    assert "modelhost_models.minimax-m25.nccl" not in shown
 
 
 def test_the_playbook_judges_the_patches(tmp_path: Path) -> None:

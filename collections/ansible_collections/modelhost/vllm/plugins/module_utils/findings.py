@@ -190,20 +190,17 @@ def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
 
 def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
     found = []
-    for key in ("environment", "nccl"):
-        for name, value in model.get(key, {}).items():
-            if name in _SAID_ELSEWHERE:
-                found.append(f"{where}.{key}.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
-            elif key == "nccl" and not str(name).startswith("NCCL_"):
-                found.append(f"{where}.nccl.{name}: NCCL's variables begin with NCCL_; others belong into {where}.environment")
-            elif name in ("CUDA_HOME", "CUDA_PATH") and not re.match(r"/[^:\s]+\Z", str(value)):
-                found.append(
-                    f"{where}.{key}.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the folder of "
-                    "one toolkit, or leave it out for that of modelhost_cuda")
-            try:
-                quote_environment({name: value})
-            except ValueError as error:
-                found.append(f"{where}.{key}.{error}")
+    for name, value in model.get("environment", {}).items():
+        if name in _SAID_ELSEWHERE:
+            found.append(f"{where}.environment.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
+        elif name in ("CUDA_HOME", "CUDA_PATH") and not re.match(r"/[^:\s]+\Z", str(value)):
+            found.append(
+                f"{where}.environment.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the folder "
+                "of one toolkit, or leave it out for that of modelhost_cuda")
+        try:
+            quote_environment({name: value})
+        except ValueError as error:
+            found.append(f"{where}.environment.{error}")
     return found
 
 

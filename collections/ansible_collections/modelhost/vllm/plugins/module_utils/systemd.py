@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from typing import Iterable
@@ -47,6 +48,15 @@ def journal(unit: str, invocation: str, lines: int) -> list[str]:
     match = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [f"_SYSTEMD_UNIT={unit}"]
     text = run(["journalctl", "--quiet", "--no-pager", "--output=cat", f"--lines={lines}", *match])
     return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+
+
+def journal_start(invocation: str, lines: int) -> list[str]:
+    """The first lines that one run of a unit wrote. A run of weeks has written many more, which are not read."""
+    command = ["journalctl", "--quiet", "--no-pager", "--output=cat", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, errors="replace") as process:
+        found = [line.strip() for line in itertools.islice(process.stdout, lines)]
+        process.kill()
+    return found
 
 
 def quote_environment(values: dict[str, object]) -> str:

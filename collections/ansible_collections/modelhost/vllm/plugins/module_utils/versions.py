@@ -70,6 +70,11 @@ def cuda_of(pins: Dict[str, str]) -> str:
     return ".".join(named.groups()) if named else _runtime(pins)
 
 
+def nccl_of(pins: Dict[str, str]) -> str:
+    """The NCCL of an engine; "" where its lock has none."""
+    return next((pins[each] for each in _NCCLS if each in pins), "")
+
+
 def version_findings(chain: Chain) -> Dict[str, List[str]]:
     """What is wrong with the versions that the inventory declares, and what is not known of them, as sentences."""
     broken = shape_findings(chain)
@@ -337,7 +342,7 @@ def _torch(data: Dict[str, Any], where: str, pins: Dict[str, str]) -> Iterator[F
     if runtime and runtime != (built if local else known["cuda"]):
         needed = f"{built if local else known['cuda']}, which torch {pins['torch']} is built for"
         yield finding("versions", lock, f"CUDA runtime {runtime}", needed, "make the lock anew, without overrides")
-    nccl = next((pins[each] for each in _NCCLS if each in pins), "")
+    nccl = nccl_of(pins)
     if nccl and not local and nccl != known["nccl"]:
         needed = f"{known['nccl']}, which torch {version} is built with"
         yield finding("versions", lock, f"NCCL {nccl}", needed, "make the lock anew, without overrides")
