@@ -43,7 +43,8 @@ DEFAULTS = load("playbooks/group_vars/all/catalogue.yml")["modelhost_model_defau
 
 # What YAML can say; of a text, what it can say in one line, and Jinja's and systemd's own marks
 TEXTS = st.one_of(
-    st.text(max_size=12), st.sampled_from(["all", "8", "8GB", "{{ x }}", "{% if %}", "%n", "$HOME", "a\nb", "'", '"', "\\", "\x85", "no", "~", "1e3"]))
+    st.text(max_size=12),
+    st.sampled_from(["all", "8", "8GB", "{{ x }}", "{% if %}", "%n", "$HOME", "a\nb", "'", '"', "\\", "\x85", "no", "~", "1e3"]))
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2, 10**6), st.integers(), st.floats(), TEXTS, st.dates())
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.integers(0, 9), inner, max_size=3), max_leaves=6)
@@ -72,9 +73,10 @@ def entries(draw: st.DrawFn) -> Any:
 
 @pytest.fixture(scope="module")
 def rendered():
-    """What the roles model_unit and nccl make of an entry: the text of each template, as Ansible renders it."""
+    """What the roles model_unit and nccl make of an entry: each template, as Ansible renders it."""
     trusted = {
-        key: trust(value) for path in ("defaults/main.yml", "vars/main.yml") for key, value in yaml.safe_load((ROLE / path).read_text()).items()}
+        key: trust(value) for path in ("defaults/main.yml", "vars/main.yml")
+        for key, value in yaml.safe_load((ROLE / path).read_text()).items()}
     templates = {path.name: trust_as_template(path.read_text()) for path in [
         *ROLE.glob("templates/model.*.j2"), ROOT / "roles/nccl/templates/nccl.env.j2"]}
     assert len(templates) == 4

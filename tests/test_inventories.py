@@ -38,7 +38,8 @@ PATCH = {
 def findings(
     changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "", keyed: tuple[str, ...] = ()) -> list[str]:
     """What is found in the example's catalogue after changes, each a path of keys (m: models, e: engines) and a value."""
-    data = json.loads(json.dumps({"m": MODELS["modelhost_models"], "e": ENGINES}))  # without YAML's anchors: a change is of one model
+    # Without YAML's anchors: a change is of one model.
+    data = json.loads(json.dumps({"m": MODELS["modelhost_models"], "e": ENGINES}))
     for path, value in changes.items():
         *folders, last = path.split("/")
         below: Any = data
@@ -146,8 +147,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
           "kimi-k25-int4", "kimi-k25-int4-dcp8", "kimi-k25-int4-ep", "kimi-k25-nvfp4", "minimax-m25", "minimax-m25-dp8", "glm-5-gguf")]),
     # One alias for a port
     ({"m/kimi-k25-int4-dcp8/alias": ABSENT, "m/glm-5-gguf/alias": "main"},
-     ["modelhost_models.glm-5-gguf.alias: 'main' differs from 'default' of kimi-k25-int4, which has the same port 8000: give both one alias, "
-      "so that clients keep their name for the model after a switch"]),
+     ["modelhost_models.glm-5-gguf.alias: 'main' differs from 'default' of kimi-k25-int4, which has the same port 8000: give both one "
+      "alias, so that clients keep their name for the model after a switch"]),
     ({"m": {"kimi-k25-int4": own({"alias": "a"}), "small": own({"gpus": [1], "port": 8001, "alias": "b"})}}, []),
     ({"m": {"kimi-k25-int4": own({}), "small": own({"gpus": [1]})}},
      ["modelhost_models.small.port: 8000 is also the port of kimi-k25-int4, which takes other GPUs and may serve at the same time: give "
