@@ -109,7 +109,7 @@ def declared(models: Any) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=int(os.environ.get("MODELHOST_EXAMPLES", "150")), deadline=None, suppress_health_check=list(HealthCheck),
+    max_examples=int(os.environ.get("MODELHOST_EXAMPLES", "100")), deadline=None, suppress_health_check=list(HealthCheck),
     derandomize="MODELHOST_EXAMPLES" not in os.environ, database=None)
 @given(entry=entries())
 def test_any_entry_is_refused_in_sentences_or_rendered(rendered: Any, entry: Any) -> None:
