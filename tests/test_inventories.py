@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 import re
 import shutil
 import subprocess
@@ -38,7 +38,8 @@ PATCH = {
 def findings(
     changes: dict[str, Any], served: str = "kimi-k25-int4", requested: str = "", keyed: tuple[str, ...] = ()) -> list[str]:
     """What is found in the example's catalogue after changes, each a path of keys (m: models, e: engines) and a value."""
-    data = copy.deepcopy({"m": MODELS["modelhost_models"], "e": ENGINES})
+    # Without YAML's anchors: a change is of one model.
+    data = json.loads(json.dumps({"m": MODELS["modelhost_models"], "e": ENGINES}))
     for path, value in changes.items():
         *folders, last = path.split("/")
         below: Any = data
@@ -58,7 +59,7 @@ def own(model: dict[str, Any]) -> dict[str, Any]:
 
 
 KIMI = "modelhost_models.kimi-k25-int4"
-NAMES = "glm-5-gguf, kimi-k25-int4, kimi-k25-nvfp4, minimax-m25"
+NAMES = "glm-5-gguf, kimi-k25-int4, kimi-k25-int4-dcp8, kimi-k25-int4-ep, kimi-k25-nvfp4, minimax-m25, minimax-m25-dp8"
 KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, port, serve, weights"
 
 
@@ -137,18 +138,14 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
       "and no ending such as .service, .yaml, .env, .nccl, .secret"]),
     # Ports and GPUs
     ({"m/small": own({"port": 8001})},
-     ["modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-int4, which takes the same GPUs: give both one port, so that "
-      "clients keep their "
-      "address after a switch",
-      "modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-nvfp4, which takes the same GPUs: give both one port, so that "
-      "clients keep their "
-      "address after a switch",
-      "modelhost_models.small.port: 8001 differs from 8000 of minimax-m25, which takes the same GPUs: give both one port, so that "
-      "clients keep their "
-      "address after a switch",
-      "modelhost_models.small.port: 8001 differs from 8000 of glm-5-gguf, which takes the same GPUs: give both one port, so that clients "
-      "keep their "
-      "address after a switch"]),
+     [f"modelhost_models.small.port: 8001 differs from 8000 of {other}, which takes the same GPUs: give both one port, so that clients keep "
+      "their address after a switch" for other in (
+          "kimi-k25-int4", "kimi-k25-int4-dcp8", "kimi-k25-int4-ep", "kimi-k25-nvfp4", "minimax-m25", "minimax-m25-dp8", "glm-5-gguf")]),
+    # One alias for a port
+    ({"m/kimi-k25-int4-dcp8/alias": ABSENT, "m/glm-5-gguf/alias": "main"},
+     ["modelhost_models.glm-5-gguf.alias: 'main' differs from 'default' of kimi-k25-int4, which has the same port 8000: give both one "
+      "alias, so that clients keep their name for the model after a switch"]),
+    ({"m": {"kimi-k25-int4": own({"alias": "a"}), "small": own({"gpus": [1], "port": 8001, "alias": "b"})}}, []),
     ({"m": {"kimi-k25-int4": own({}), "small": own({"gpus": [1]})}},
      ["modelhost_models.small.port: 8000 is also the port of kimi-k25-int4, which takes other GPUs and may serve at the same time: give "
       "each set of GPUs a "

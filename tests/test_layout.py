@@ -228,8 +228,11 @@ def test_the_catalogue_of_the_example() -> None:
     models = data["modelhost_models"]
     assert {name: (model["weights"]["repo"], model["engine"], model["gpus"], model["port"]) for name, model in models.items()} == {
         "kimi-k25-int4": ("moonshotai/Kimi-K2.5", "vllm-0.33.0", "all", 8000),
+        "kimi-k25-int4-dcp8": ("moonshotai/Kimi-K2.5", "vllm-0.33.0", "all", 8000),
+        "kimi-k25-int4-ep": ("moonshotai/Kimi-K2.5", "vllm-0.33.0", "all", 8000),
         "kimi-k25-nvfp4": ("nvidia/Kimi-K2.5-NVFP4", "vllm-0.33.0", "all", 8000),
         "minimax-m25": ("MiniMaxAI/MiniMax-M2.5", "vllm-0.33.0", "all", 8000),
+        "minimax-m25-dp8": ("MiniMaxAI/MiniMax-M2.5", "vllm-0.33.0", "all", 8000),
         "glm-5-gguf": ("unsloth/GLM-5-GGUF", "vllm-0.33.0-gguf", "all", 8000),
     }
 

@@ -219,4 +219,18 @@ def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may "
                     "serve at the same time: give each set of GPUs a port of its own")
+    return found + _alias_findings(models)
+
+
+def _alias_findings(models: dict[str, dict[str, Any]]) -> list[str]:
+    found = []
+    first: dict[int, str] = {}  # the first model of each port that has an alias
+    for name, model in models.items():
+        if not model.get("alias"):
+            continue
+        other = first.setdefault(model["port"], name)
+        if model["alias"] != models[other]["alias"]:
+            found.append(
+                f"modelhost_models.{name}.alias: {model['alias']!r} differs from {models[other]['alias']!r} of {other}, which has the same "
+                f"port {model['port']}: give both one alias, so that clients keep their name for the model after a switch")
     return found

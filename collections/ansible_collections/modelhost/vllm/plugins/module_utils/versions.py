@@ -321,7 +321,7 @@ def _lock(chain: Chain, name: str, engine: Dict[str, Any], pins: Dict[str, str])
         if wanted and pins.get(package, "").partition("+")[0] != wanted:
             needed = f"{wanted}, which {distribution} {version} is built for"
             yield finding("versions", lock, f"{package} {pins.get(package, 'not pinned')}", needed, "make the lock anew, without overrides")
-    if not _allows(known["python"], engine["python"]):
+    if not allows(known["python"], engine["python"]):
         needed = f"{known['python']}, for {distribution} {version}"
         yield finding("versions", f"{where}.python", engine["python"], needed, "write such a Python, and make the lock for it")
 
@@ -402,7 +402,7 @@ def _major(version: str) -> str:
     return version.partition(".")[0]
 
 
-def _allows(rule: str, version: str) -> bool:
+def allows(rule: str, version: str) -> bool:
     """Whether a rule such as ">=3.10,<3.15" allows a Python such as "3.12"."""
     tests = {">=": lambda one, other: one >= other, "<": lambda one, other: one < other}
     parts = re.findall(r"(>=|<)([\d.]+)", rule)

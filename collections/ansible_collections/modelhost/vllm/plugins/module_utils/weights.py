@@ -46,7 +46,7 @@ GGUF_FILE = re.compile(r"(?!/)(?!.*\.\./)(?!.*-(?!00001)\d{5}-of-\d{5}\.gguf).+\
 
 def size_in_bytes(size: int | str) -> int:
     """The bytes of 123, "595GB" or "554.3 GiB". GB are powers of ten, GiB of two. ValueError for anything else."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", str(size).strip())
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*([A-Za-z]*)", str(size).strip())
     if not match or match[2] not in UNITS:
         raise ValueError("a number of bytes, or a number with one of %s" % ", ".join(unit for unit in UNITS if unit))
     return round(float(match[1]) * UNITS[match[2]])
