@@ -27,7 +27,7 @@ def host_is_unchanged(host):
 def test_an_unknown_model(controller, playbook):
     failed = controller.play(playbook, "-e", "model=plane")
     assert failed.returncode != 0
-    assert "model: 'plane' is not one of crashing, dying, garbage, hanging, hub, locked, nowhere, odd, orphan, plain, refused, slow, stalling." in failed.said.replace("''", "'")
+    assert "model: 'plane' is not one of crashing, dying, garbage, hanging, hub, locked, nowhere, odd, orphan, patient, plain, refused, slow, stalling." in failed.said.replace("''", "'")
     assert "Did you mean 'plain'?" in failed.said.replace("''", "'")
 
 

@@ -89,6 +89,17 @@ def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controlle
     assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 2048
 
 
+@pytest.mark.case("L1")
+def test_a_long_load_that_moves_is_waited_for_and_its_time_is_known_from_then_on(controller, endpoint, unit, host):
+    """20 s, while model_switch_stall is 6."""
+    loaded = controller.plays("switch_model", "-e", "model=patient")
+    assert re.search(r" s loading weights: \d+% Completed \| \d/8 shards \(", loaded.said)
+    assert "left of the usual" not in loaded.said
+    serves(endpoint, unit, "patient")
+    host.check_output("systemctl restart vllm-patient")
+    assert re.search(r"patient: loading, since .*; about 1?\d s left of the usual 2\d s", controller.plays("status").said)
+
+
 @pytest.mark.parametrize(("model", "reason"), [
     pytest.param("crashing", "ValueError", marks=pytest.mark.case("L4")),
     pytest.param("refused", "error: unrecognized arguments: --no-such-option", marks=pytest.mark.case("L5")),

@@ -16,8 +16,9 @@ from typing import Any
 
 # The same word, or the same few characters, this often in a row is no language; lines and dots are drawn that way.
 _RUN = re.compile(r"(?P<token>[^\s=*_#.|~-]\S*?)(?:\s*(?P=token)){7,}")
-# A phrase of three words or more that comes back at once
-_LOOP = re.compile(r"(?P<phrase>\b\w+(?:\W+\w+){2,}?)\W+(?P=phrase)(?:\b)", re.IGNORECASE)
+# A phrase of three words or more that comes back at once; three times in a row it is a fault even in an answer that is right otherwise
+_LOOP = re.compile(r"(?P<phrase>\b\w+(?:\W+\w+){2,}?)\W+(?P=phrase)\b", re.IGNORECASE)
+_ENDLESS = re.compile(r"(?P<phrase>\b\w+(?:\W+\w+){2,}?)(?:\W+(?P=phrase)\b){2,}", re.IGNORECASE)
 
 
 def judge(status: int, body: Any, expected: str) -> dict[str, str]:
@@ -35,7 +36,7 @@ def judge(status: int, body: Any, expected: str) -> dict[str, str]:
         return {"verdict": "budget", "answer": reasoning, "reason": "all of max_tokens went into reasoning: ask with more"}
     if not content:
         return {"verdict": "incoherent", "answer": "", "reason": f"an empty answer (finish_reason {choice.get('finish_reason')})"}
-    if expected.casefold() in content.casefold() and not _RUN.search(content):
+    if expected.casefold() in content.casefold() and not _RUN.search(content) and not _ENDLESS.search(content):
         return {"verdict": "coherent", "reason": f"it names {expected}", "answer": content}
     return {"verdict": "incoherent", "reason": fault(content) or f"it does not name {expected}", "answer": content}
 

@@ -163,3 +163,11 @@ def test_any_text_gets_a_verdict(text, reason):
     judged = coherence.judge(200, body(text, reason), "Paris")
     assert judged["verdict"] in ("coherent", "incoherent")
     assert judged["answer"] == text.strip()
+
+
+@pytest.mark.case("C3")
+def test_a_right_answer_that_ends_in_a_loop_is_not_coherent():
+    text = "The capital of France is Paris, la femme au martyre" + ", la femme au martyre" * 3
+    body = {"choices": [{"message": {"content": text}, "finish_reason": "length"}]}
+    assert coherence.judge(200, body, "Paris") == {
+        "verdict": "incoherent", "reason": "a phrase in a loop: 'la femme au martyre'", "answer": text}
