@@ -4,6 +4,7 @@ cold_site  `site.yml` on an empty host, against a script that does only what nob
 noop       a `site.yml` that changes nothing, against a playbook of as many bare tasks (`ansible.builtin.file` on a folder that is there)
            over the same connection; once for all its tasks, once for those that ask the host
 switch     the time without an answer during `switch_model.yml`, against `systemctl stop A; systemctl start B` over one SSH command
+           and all checks before its stop, where everything was checked once before, against 10 seconds and an audit of the engine alone
 install    an engine of 9 GB from its lock, against `uv pip sync` of the same lock, both with a cold cache; once with byte code on both sides
 audit      its audit, against `find | xargs -P$(nproc) sha256sum` of the same folder
 
@@ -103,7 +104,13 @@ def bench_switch(rounds: int) -> dict[str, dict[str, object]]:
         floor.append(Watch().watch(lambda: on_host(f"systemctl stop vllm-{MODELS[0]}; systemctl start vllm-{MODELS[1]}")))
         on_host(f"systemctl stop vllm-{MODELS[1]}; systemctl start vllm-{MODELS[0]}")
         wait_for_answer()
-    return {"switch": figure(ours, floor, "systemctl stop A; systemctl start B", 1.1)}
+    checks, audit = [], []
+    for _ in range(rounds):
+        checks.append(playbook("playbooks/switch_model.yml", "-e", f"model={MODELS[1]}", "--check"))
+        audit.append(10 + playbook("playbooks/audit_engine.yml"))
+    return {
+        "switch": figure(ours, floor, "systemctl stop A; systemctl start B", 1.05),
+        "switch_checks": figure(checks, audit, "10 s and playbooks/audit_engine.yml", 1.0)}
 
 
 def wait_for_answer() -> None:
