@@ -31,12 +31,13 @@ def top(tmp_path: Path) -> Path:
 
 
 def state(top: Path) -> tuple[str, list[str], list[str]]:
-    found = inspect(HUB, [str(top.parent)], str(top.parent / "records"))
+    found = inspect(HUB, [str(top.parent)])
     return found["state"], found["unverified"], found["damaged"]
 
 
 def hash_weights(top: Path, names: list[str]) -> subprocess.CompletedProcess:
-    job = {"name": "tiny", "directory": str(top), "record": inspect(HUB, [str(top.parent)], str(top.parent / "records"))["record"], "files": names}
+    record = inspect(HUB, [str(top.parent)])["record"]
+    job = {"name": "tiny", "directory": str(top), "record": record, "files": names}
     return subprocess.run([sys.executable, SCRIPT, json.dumps(job)], capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -77,7 +77,8 @@ class Job:
         free = shutil.disk_usage(self.partial).free
         if size > free:
             fail(f"{self.variable}: {size} bytes are still to be fetched into {self.target.parent}, whose file system has {free} bytes "
-                 f"free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots and say {self.variable}.size")
+                 "free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots and say "
+                 f"{self.variable}.size")
 
     def seal(self, expected: dict[str, dict] | None = None) -> None:
         """Hash every file, compare with what the source promised, write the manifest, and give the directory its name."""

@@ -13,8 +13,8 @@ import struct
 
 MANIFEST = ".modelhost.json"
 PARTIAL = ".partial"
-# Here it is kept what the content of each file was, and of which file that was said: by size, time of change and inode.
-RECORDS = "/var/lib/modelhost/state/weights"
+# Below the first root, here it is kept what was hashed.
+RECORDS = ".verified"
 WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 HEX40 = re.compile(r"[0-9a-f]{40}")
@@ -164,10 +164,10 @@ def read_manifest(top: str) -> dict[str, dict] | None:
         return None
 
 
-def record_path(top: str, records: str = RECORDS) -> str:
-    """The file that keeps what was hashed below `top`."""
+def record_path(top: str, root: str) -> str:
+    """The file below the first root that keeps what was hashed in the directory `top`."""
     real = os.path.realpath(top)
-    return os.path.join(records, "%s--%s.json" % (os.path.basename(real), hashlib.sha256(real.encode()).hexdigest()[:8]))
+    return os.path.join(root, RECORDS, "%s--%s.json" % (os.path.basename(real), hashlib.sha256(real.encode()).hexdigest()[:8]))
 
 
 def read_record(path: str) -> dict[str, dict]:
@@ -244,11 +244,12 @@ def locate(weights: dict, roots: list[str]) -> str:
     return found[0] if found else os.path.realpath(first) if os.path.isdir(first) else first
 
 
-def inspect(weights: dict, roots: list[str], records: str = RECORDS) -> dict:
+def inspect(weights: dict, roots: list[str]) -> dict:
     """State of one model's weights: `complete`, `incomplete` or `absent`, with the missing, truncated and damaged files by name.
 
     `entry` is where units look: the directory's name below the first root. Where the weights lie below another root, a link shall lead
-    there. `unverified` are the files that have a sha256 to be held against and were not hashed since they changed.
+    there. `unverified` are the files that have a sha256 to be held against and were not hashed since they changed; `unpromised` the weights
+    of which nobody said one.
     """
     target = locate(weights, roots)
     in_place = weights["source"] == "directory"
@@ -259,7 +260,7 @@ def inspect(weights: dict, roots: list[str], records: str = RECORDS) -> dict:
         "directory": target,
         "entry": entry,
         "path": model_path(weights, roots[0]),
-        "record": record_path(target, records),
+        "record": record_path(target, roots[0]),
         "state": "absent",
         "missing": [],
         "truncated": [],
@@ -291,7 +292,7 @@ def inspect(weights: dict, roots: list[str], records: str = RECORDS) -> dict:
         if expected is not None and files[name] != expected:
             result["truncated"].append({"file": name, "bytes": files[name], "expected_bytes": expected})
         elif not promised:
-            result["unpromised"].append(name)
+            result["unpromised"] += [name] if name.endswith(WEIGHT_SUFFIXES) else []
         elif not found:
             result["unverified"].append(name)
         elif found != promised:
@@ -318,7 +319,9 @@ def weights_findings(models: object, roots: object, hidden: list[str]) -> list[s
     """
     variable = "modelhost_weights_roots"
     if not isinstance(roots, (list, tuple)) or not roots or not all(isinstance(root, str) and root.startswith("/") for root in roots):
-        return ["%s: %r is no list of absolute paths: write [/var/lib/modelhost/weights] or [/srv/weights, /data/weights]" % (variable, roots)]
+        return [
+            "%s: %r is no list of absolute paths: write [/var/lib/modelhost/weights] or [/srv/weights, /data/weights]" % (variable, roots)
+        ]
     paths = {"%s[%d]" % (variable, number): root for number, root in enumerate(roots)}
     found = [
         "%s: %s is named twice: name each folder once" % (place, root)
@@ -344,6 +347,17 @@ def linked(state: dict) -> bool:
     return os.path.realpath(state["entry"]) == os.path.realpath(state["directory"])
 
 
+def verified_line(name: str, state: dict) -> str:
+    """How far weights that are complete are verified."""
+    if state["unverified"]:
+        verdict = "complete, and not hashed since they changed: %s" % shortened(state["unverified"])
+    elif state["unpromised"]:
+        verdict = "verified by size alone, since nobody says the sha256 of %s" % shortened(state["unpromised"])
+    else:
+        verdict = "verified by size and sha256"
+    return "%s: %s in %s, %s" % (name, in_words(state["bytes"]), state["directory"], verdict)
+
+
 def state_finding(name: str, state: dict) -> str:
     """Why these weights cannot be served, and what to do: for weights that are not complete, or not where units look for them."""
     reasons = []
@@ -366,7 +380,7 @@ def state_finding(name: str, state: dict) -> str:
     return "%s: %s. %s" % (where, "; ".join(reasons) or "its fetch did not end", fix)
 
 
-def place(states: dict[str, dict], weights: dict[str, dict], roots: list[str], free: dict[str, tuple[int, int]], records: str) -> list[str]:
+def place(states: dict[str, dict], weights: dict[str, dict], roots: list[str], free: dict[str, tuple[int, int]]) -> list[str]:
     """Give what is not complete a root with room for what remains: the one where it was begun, else the first. Findings where none has.
 
     free: by root, the number of its device and the bytes free there. What one model takes is not there for the next. Changes `directory`
@@ -385,11 +399,11 @@ def place(states: dict[str, dict], weights: dict[str, dict], roots: list[str], f
         if room:
             left[free[room[0]][0]] -= state["remaining_bytes"]
             target = directory(weights[name], room[0])
-            state.update(directory=target, record=record_path(target, records))
+            state.update(directory=target, record=record_path(target, roots[0]))
         elif choice:
             found.append(
-                "modelhost_models.%s.weights: %s (%d bytes) are still to be fetched, and there is no room: %s. Free the difference%s, or add "
-                "a folder on a larger file system to modelhost_weights_roots"
+                "modelhost_models.%s.weights: %s (%d bytes) are still to be fetched, and there is no room: %s. Free the difference%s, or "
+                "add a folder on a larger file system to modelhost_weights_roots"
                 % (name, in_words(state["remaining_bytes"]), state["remaining_bytes"],
                    ", ".join("%s has %s (%d bytes) free" % (root, in_words(left[free[root][0]]), left[free[root][0]]) for root in choice),
                    " or move what was begun to another of the roots" if state["state"] != "absent" and len(roots) > 1 else ""))

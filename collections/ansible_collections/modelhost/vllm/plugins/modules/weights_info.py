@@ -10,9 +10,10 @@ description:
   - Looks at the weights of all given models in one call and changes nothing.
   - Fetched weights carry a manifest, C(.modelhost.json), with the size and sha256 that each file had when it was fetched and verified.
     Every call compares the files that are there, and their sizes, with it.
-  - Content is not read here. What was hashed once is recorded with the size, time of change and inode of the file, and holds as long as
-    these three stay. Files that have a sha256 to be held against, from a manifest or from the name of a hub cache's blob, and that were
-    not hashed since they changed, are returned as RV(unverified). What was hashed and has another sha256 is damaged.
+  - Content is not read here. What was hashed once is recorded with the size, time of change and inode of the file, in C(.verified) below
+    the first of O(roots), and holds as long as these three stay. Files that have a sha256 to be held against, from a manifest or from the
+    name of a hub cache's blob, and that were not hashed since they changed, are returned as RV(unverified). What was hashed and has another
+    sha256 is damaged.
   - Fetched weights lie below one of O(roots). Units look below the first, so one that lies elsewhere has a link there.
   - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a
     split GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
@@ -39,10 +40,6 @@ options:
     type: list
     elements: path
     required: true
-  records:
-    description: The folder that keeps what was hashed.
-    type: path
-    default: /var/lib/modelhost/state/weights
   hidden:
     description: Folders that the units do not see, whatever is in them.
     type: list
@@ -94,7 +91,7 @@ models:
       elements: dict
     damaged: {description: Files whose content has another sha256 than was promised., type: list, elements: str}
     unverified: {description: Files with a promised sha256 that were not hashed since they changed., type: list, elements: str}
-    unpromised: {description: Files of which nobody said a sha256., type: list, elements: str}
+    unpromised: {description: Weights of which nobody said a sha256., type: list, elements: str}
     bytes: {description: What lies there., type: int}
     unreadable: {description: Paths that the service user cannot read., type: list, elements: str}
     remaining_bytes: {description: Bytes still to be fetched as far as known (declared size or manifest) else 0., type: int}
@@ -125,6 +122,7 @@ jobs:
     tool: {description: "What fetches it: the environments V(hub) or V(gguf), or V(host), the host's Python.", type: str}
     record: {description: The file that will keep what was hashed., type: str}
     damaged: {description: Files below it that are fetched anew., type: list, elements: str}
+    remains: {description: "What is still to be fetched, in words.", type: str}
 unverified:
   description: What has to be hashed, once for each directory.
   returned: always
@@ -136,6 +134,11 @@ unverified:
     record: {description: The file that will keep what was hashed., type: str}
     files: {description: The files below it., type: list, elements: str}
     bytes: {description: Their size., type: int}
+lines:
+  description: How far the weights that are complete are verified, a sentence each.
+  returned: always
+  type: list
+  elements: str
 links:
   description: Links below the first of O(roots) that do not lead to where the weights lie or will lie.
   returned: always
@@ -154,10 +157,10 @@ import shutil
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
 from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
-    RECORDS,
     below,
     declaration_findings,
     files_below,
+    in_words,
     inspect,
     is_gguf,
     linked,
@@ -165,6 +168,7 @@ from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
     shortened,
     state_finding,
     tool,
+    verified_line,
 )
 
 
@@ -220,6 +224,10 @@ def hidden_finding(name: str, paths: list[str], hidden: list[str]) -> list[str]:
     ]
 
 
+def remains(state: dict) -> str:
+    return "%s remain" % in_words(state["remaining_bytes"]) if state["remaining_bytes"] else "of unknown size"
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -230,13 +238,12 @@ def main() -> None:
                 "options": {"name": {"type": "str", "required": True}, "weights": {"type": "dict", "required": True}},
             },
             "roots": {"type": "list", "elements": "path", "required": True},
-            "records": {"type": "path", "default": RECORDS},
             "hidden": {"type": "list", "elements": "path", "default": []},
             "user": {"type": "str", "default": "modelhost"},
         },
         supports_check_mode=True,
     )
-    roots, records, user = module.params["roots"], module.params["records"], module.params["user"]
+    roots, user = module.params["roots"], module.params["user"]
     blockers: list[str] = []
     sources: dict[str, dict] = {}
     for model in module.params["models"]:
@@ -244,15 +251,16 @@ def main() -> None:
         blockers += found
         if not found:
             sources[model["name"]] = model["weights"]
-    states = {name: inspect(weights, roots, records) for name, weights in sources.items()}
+    states = {name: inspect(weights, roots) for name, weights in sources.items()}
     free = {root: free_of(root) for root in roots}
-    full = place(states, sources, roots, free, records)
+    full = place(states, sources, roots, free)
 
     complete = {name: state for name, state in states.items() if state["state"] == "complete"}
     files = {name: [os.path.join(state["directory"], file) for file in files_below(state["directory"])] for name, state in complete.items()}
     refused = unreadable_for(user, [path for paths in files.values() for path in paths])
     for name, state in states.items():
-        blockers += hidden_finding(name, [os.path.realpath(path) for path in [state["directory"], *files.get(name, [])]], module.params["hidden"])
+        real = [os.path.realpath(path) for path in [state["directory"], *files.get(name, [])]]
+        blockers += hidden_finding(name, real, module.params["hidden"])
         state["unreadable"] = sorted(refused.intersection(files.get(name, [])))
         if state["unreadable"]:
             blockers.append(
@@ -280,7 +288,8 @@ def main() -> None:
             size = sum(os.path.getsize(os.path.join(target, file)) for file in state["unverified"])
             unverified.setdefault(target, {**common, "files": state["unverified"], "bytes": size})
         if state["state"] != "complete" and state["source"] != "directory":
-            jobs.setdefault(target, {**common, "weights": sources[name], "tool": tool(sources[name]), "damaged": state["damaged"]})
+            how = {"weights": sources[name], "tool": tool(sources[name])}
+            jobs.setdefault(target, {**common, **how, "damaged": state["damaged"], "remains": remains(state)})
         if not linked(state):
             links[state["entry"]] = {"entry": state["entry"], "directory": target}
     blockers += full
@@ -293,6 +302,7 @@ def main() -> None:
         jobs=list(jobs.values()),
         unverified=list(unverified.values()),
         links=list(links.values()),
+        lines=[verified_line(name, state) for name, state in complete.items()],
     )
 
 

