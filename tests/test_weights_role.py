@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -61,8 +62,8 @@ def machine(tmp_path: Path) -> Path:
     for name, text in (("systemctl", SYSTEMCTL), ("systemd-run", SYSTEMD_RUN)):
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
-    if os.geteuid() or subprocess.run(private(tmp_path, "true"), capture_output=True, check=False).returncode:
-        pytest.skip("needs root, and mounts of its own")
+    if os.geteuid() or subprocess.run(private(tmp_path, sys.executable, "-c", ""), capture_output=True, check=False).returncode:
+        pytest.skip("needs root, mounts of its own, and a Python that lies below none of these folders")
     return tmp_path
 
 
@@ -128,10 +129,8 @@ def test_fetched_verified_once_damaged_and_healed(machine: Path, play, entry) ->
 
     shard = weights_below(machine / "var/lib/modelhost/weights") / "pytorch_model.bin"
     shard.write_bytes(b"evil" * 2**20)  # the size stays
-    status, said, changed = entry("verify", "--check")
-    assert (status, "tiny: 1 files of" in said, "Not read in check mode." in said) == (0, True, True)
     status, said, changed = entry("verify")
-    assert status != 0
+    assert (status != 0, changed, "tiny: 1 files of" in said) == (True, 0, True)
     assert "is incomplete: of another sha256 than was promised: pytorch_model.bin. Fetch: ansible-playbook" in said
     assert play("playbooks/fetch_weights.yml")[0] == 0
     assert shard.read_bytes()[:8] == b"goodgood"
