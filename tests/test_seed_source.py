@@ -29,9 +29,9 @@ def seed(tmp_path: Path) -> Path:
     return top
 
 
-def fetch(seed: Path, directory: str = "tiny") -> subprocess.CompletedProcess:
+def fetch(seed: Path, directory: str = "tiny", damaged: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     job = {"name": "small", "directory": str(seed.parent / "store" / directory), "weights": {"source": "huggingface"}, "uv": "uv",
-           "seed": str(seed)}
+           "seed": str(seed), "record": str(seed.parent / "record.json"), "damaged": list(damaged)}
     return subprocess.run([sys.executable, SCRIPT, json.dumps(job)], capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -88,3 +88,11 @@ def test_a_directory_without_a_manifest_is_refused(seed: Path) -> None:
     result = fetch(seed)
     assert result.returncode == 1
     assert f"modelhost_offline is {seed}, whose manifest.json cannot be read" in result.stderr
+
+
+def test_a_file_of_another_content_is_copied_again(seed: Path) -> None:
+    assert fetch(seed).returncode == 0
+    store = seed.parent / "store/tiny"
+    (store / "config.json").write_bytes(b"[]")
+    assert fetch(seed, damaged=("config.json",)).returncode == 0
+    assert content(store) == FILES

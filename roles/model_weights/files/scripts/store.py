@@ -1,7 +1,8 @@
 """A directory of weights: filled as `<directory>.partial`, verified, then renamed. Standard library only.
 
-A job is one JSON argument: name (of the model), directory (where the weights go), weights (their source), uv (its path), seed (the offline
-directory that they are copied from, or "").
+A job is one JSON argument: name (of the model), directory (where the weights go), weights (their source), record (the file that keeps what
+was hashed), damaged (files below the directory that are not kept), uv (its path), seed (the offline directory that they are copied from,
+or "").
 What a killed fetch left in the partial directory is kept for the next one, and so is what lies in a directory without a manifest.
 """
 
@@ -15,6 +16,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 MANIFEST = ".modelhost.json"
@@ -30,6 +32,8 @@ class Job:
         self.variable = f"modelhost_models.{job['name']}.weights"
         self.target = Path(job["directory"])
         self.weights = job["weights"]
+        self.record = Path(job["record"])
+        self.damaged = job["damaged"]
         self.uv = job["uv"]
         self.partial = Path(job["directory"] + ".partial")
         self.work = self.partial / WORK
@@ -38,6 +42,11 @@ class Job:
         """Make the partial directory, from what is there already."""
         os.umask(0o022)
         self.work.mkdir(parents=True, exist_ok=True)
+        if self.target.is_symlink():  # to weights that are not there any more
+            self.target.unlink()
+        for name in self.damaged:
+            (self.target / name).unlink(missing_ok=True)
+            (self.partial / name).unlink(missing_ok=True)
         for path in [path for path in self.target.rglob("*") if path.is_file()]:
             into = self.partial / path.relative_to(self.target)
             into.parent.mkdir(parents=True, exist_ok=True)
@@ -68,31 +77,17 @@ class Job:
         free = shutil.disk_usage(self.partial).free
         if size > free:
             fail(f"{self.variable}: {size} bytes are still to be fetched into {self.target.parent}, whose file system has {free} bytes "
-                 "free. Free the difference, or set model_weights_root to a larger file system")
+                 "free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots and say "
+                 f"{self.variable}.size")
 
     def seal(self, expected: dict[str, dict] | None = None) -> None:
         """Hash every file, compare with what the source promised, write the manifest, and give the directory its name."""
         expected = expected or {}
         files = self.files()
         total = sum(path.stat().st_size for path in files.values())
-        hashed = 0
-
-        def measure(item: tuple[str, Path]) -> tuple[str, dict]:
-            nonlocal hashed
-            name, path = item
-            size = path.stat().st_size
-            digests = {"sha256": hashlib.sha256()}
-            if "git" in expected.get(name, {}):
-                digests["git"] = hashlib.sha1(b"blob %d\0" % size)
-            with open(path, "rb") as stream:
-                while block := stream.read(BLOCK):
-                    for digest in digests.values():
-                        digest.update(block)
-                    hashed += len(block)
-            return name, {"size": size, **{key: digest.hexdigest() for key, digest in digests.items()}}
-
-        with Progress("verifying", total, lambda: hashed), concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            found = dict(pool.map(measure, files.items()))
+        hashed = Hashing(files, {name for name, entry in expected.items() if "git" in entry})
+        with Progress("verifying", total, lambda: hashed.bytes):
+            found = dict(hashed.run())
         missing = sorted(set(expected) - set(found))
         damaged = [name for name in found if any(found[name].get(key) != value for key, value in expected.get(name, {}).items())]
         for name in damaged:
@@ -105,8 +100,45 @@ class Job:
         self.write_manifest({name: {"size": entry["size"], "sha256": entry["sha256"]} for name, entry in found.items()})
         for path in [self.partial, *self.partial.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
+        write_record(self.record, self.target, found)
         self.partial.rename(self.target)
         print(f"complete: {len(found)} files, {gigabytes(total)} in {self.target}", flush=True)
+
+
+class Hashing:
+    """The digests of files, read by several threads. `bytes` says how much was read."""
+
+    def __init__(self, files: dict[str, Path], git: set[str] = frozenset()) -> None:
+        self.files, self.git, self.bytes = files, git, 0
+
+    def run(self) -> Iterator[tuple[str, dict]]:
+        """Each file as it is done: size, mtime_ns and inode of what was read, sha256, and for those in `git` the digest that git gives."""
+        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            for done in concurrent.futures.as_completed([pool.submit(self.one, *item) for item in self.files.items()]):
+                yield done.result()
+
+    def one(self, name: str, path: Path) -> tuple[str, dict]:
+        with open(path, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            digests = {"sha256": hashlib.sha256()}
+            if name in self.git:
+                digests["git"] = hashlib.sha1(b"blob %d\0" % status.st_size)
+            while block := stream.read(BLOCK):
+                for digest in digests.values():
+                    digest.update(block)
+                self.bytes += len(block)
+        of = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+        return name, {**of, **{key: digest.hexdigest() for key, digest in digests.items()}}
+
+
+def write_record(path: Path, directory: Path, files: dict[str, dict]) -> None:
+    """Keep what was hashed, so that it is not read again before it changes: plugins/module_utils/weights.py reads it."""
+    keys = ("size", "mtime_ns", "inode", "sha256")
+    kept = {name: {key: entry[key] for key in keys} for name, entry in files.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"directory": str(directory), "files": kept}, indent=1, sort_keys=True) + "\n")
+    os.replace(new, path)
 
 
 class Progress:

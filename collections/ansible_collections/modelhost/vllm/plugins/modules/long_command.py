@@ -20,9 +20,8 @@ options:
     elements: str
     required: true
   creates:
-    description: Path that exists once the job has been done. Where it exists, nothing is run.
+    description: Path that exists once the job has been done. Where it exists, nothing is run. Without it the command is run each time.
     type: path
-    required: true
   environment:
     description: Environment variables of the command.
     type: dict
@@ -106,7 +105,7 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "argv": {"type": "list", "elements": "str", "required": True},
-            "creates": {"type": "path", "required": True},
+            "creates": {"type": "path"},
             "environment": {"type": "dict", "default": {}},
             "secret_environment": {"type": "dict", "default": {}, "no_log": True},
             "resume": {"type": "dict"},
@@ -115,7 +114,8 @@ def main() -> None:
     )
     unit = "modelhost-job-{0}.service".format(re.sub(r"[^A-Za-z0-9_.-]", "-", module.params["name"]))
     log = os.path.join(JOBS, unit + ".log")
-    done = os.path.exists(module.params["creates"])
+    creates = module.params["creates"]
+    done = bool(creates and os.path.exists(creates))
     ours = bool(module.params["resume"] and module.params["resume"]["ours"])
 
     def state() -> dict[str, str]:
@@ -146,9 +146,9 @@ def main() -> None:
             msg="{0} failed with status {1}. Its last words:\n{2}\nAll of them: {3} on the host".format(
                 module.params["name"], current["ExecMainStatus"], "\n".join(lines[-15:]), log),
             rc=int(current["ExecMainStatus"]), output=lines[-15:])
-    if not os.path.exists(module.params["creates"]):
+    if creates and not os.path.exists(creates):
         module.fail_json(msg="{0} ended well but did not make {1}. All it said: {2} on the host".format(
-            module.params["name"], module.params["creates"], log), rc=0, output=lines[-15:])
+            module.params["name"], creates, log), rc=0, output=lines[-15:])
     module.exit_json(changed=True, finished=True, rc=0, output=lines[-15:])
 
 

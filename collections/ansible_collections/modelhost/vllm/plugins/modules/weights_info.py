@@ -9,7 +9,12 @@ short_description: Whether the weights of models are complete on this host
 description:
   - Looks at the weights of all given models in one call and changes nothing.
   - Fetched weights carry a manifest, C(.modelhost.json), with the size and sha256 that each file had when it was fetched and verified.
-    Every call compares the files that are there, and their sizes, with it. The content is not hashed again.
+    Every call compares the files that are there, and their sizes, with it.
+  - Content is not read here. What was hashed once is recorded with the size, time of change and inode of the file, in C(.verified) below
+    the first of O(roots), and holds as long as these three stay. Files that have a sha256 to be held against, from a manifest or from the
+    name of a hub cache's blob, and that were not hashed since they changed, are returned as RV(unverified). What was hashed and has another
+    sha256 is damaged.
+  - Fetched weights lie below one of O(roots). Units look below the first, so one that lies elsewhere has a link there.
   - Whatever the source, the weights themselves are asked too. Every shard that a C(*.safetensors.index.json) names and every part of a
     split GGUF must be there. A C(.safetensors) file that no manifest vouches for must have the size that its own header gives
     (U(https://huggingface.co/docs/safetensors/index#format)).
@@ -30,10 +35,16 @@ options:
         description: Source of the weights, as described by the role C(model_weights). What is wrong with it is a finding, not an error.
         type: dict
         required: true
-  root:
-    description: The directory under which fetched weights lie. It need not exist.
-    type: path
+  roots:
+    description: The directories under which fetched weights lie. What is not there yet goes to the first with room. They need not exist.
+    type: list
+    elements: path
     required: true
+  hidden:
+    description: Folders that the units do not see, whatever is in them.
+    type: list
+    elements: path
+    default: []
   user:
     description: The user that the models run as.
     type: str
@@ -49,7 +60,7 @@ author:
 EXAMPLES = r"""
 - name: Look at the weights of a model
   modelhost.vllm.weights_info:
-    root: /var/lib/modelhost/weights
+    roots: [/var/lib/modelhost/weights, /data/weights]
     models:
       - name: smollm2
         weights:
@@ -69,6 +80,8 @@ models:
     source: {description: Kind of the source., type: str}
     state: {description: "V(complete), V(incomplete) or V(absent).", type: str}
     directory: {description: Where the weights lie or will lie., type: str}
+    entry: {description: "Where units look for them: RV(ignore:directory), or a link that leads there.", type: str}
+    record: {description: The file that keeps what was hashed of them., type: str}
     path: {description: What the engine is told to load., type: str}
     gguf: {description: "Whether they are GGUF, as declared or as the files that are there say.", type: bool}
     missing: {description: Files that are named by the manifest or by the weights and are not there., type: list, elements: str}
@@ -76,12 +89,17 @@ models:
       description: Files of the wrong size, with RV(ignore:bytes) and RV(ignore:expected_bytes).
       type: list
       elements: dict
+    damaged: {description: Files whose content has another sha256 than was promised., type: list, elements: str}
+    unverified: {description: Files with a promised sha256 that were not hashed since they changed., type: list, elements: str}
+    unpromised: {description: Weights of which nobody said a sha256., type: list, elements: str}
+    bytes: {description: What lies there., type: int}
     unreadable: {description: Paths that the service user cannot read., type: list, elements: str}
     remaining_bytes: {description: Bytes still to be fetched as far as known (declared size or manifest) else 0., type: int}
 free_bytes:
-  description: Bytes free for root on the file system of O(root).
+  description: Bytes free on the file system of each of O(roots), in their order.
   returned: always
-  type: int
+  type: list
+  elements: int
 blockers:
   description: What fetching cannot cure. Bad declarations, too small a disk, damaged directories that are used in place, unreadable files.
   returned: always
@@ -102,6 +120,33 @@ jobs:
     directory: {description: Where it goes., type: str}
     weights: {description: The source., type: dict}
     tool: {description: "What fetches it: the environments V(hub) or V(gguf), or V(host), the host's Python.", type: str}
+    record: {description: The file that will keep what was hashed., type: str}
+    damaged: {description: Files below it that are fetched anew., type: list, elements: str}
+    remains: {description: "What is still to be fetched, in words.", type: str}
+unverified:
+  description: What has to be hashed, once for each directory.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name of the first model that wants it., type: str}
+    directory: {description: Where it lies., type: str}
+    record: {description: The file that will keep what was hashed., type: str}
+    files: {description: The files below it., type: list, elements: str}
+    bytes: {description: Their size., type: int}
+lines:
+  description: How far the weights that are complete are verified, a sentence each.
+  returned: always
+  type: list
+  elements: str
+links:
+  description: Links below the first of O(roots) that do not lead to where the weights lie or will lie.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    entry: {description: The link., type: str}
+    directory: {description: Where it shall lead., type: str}
 """
 
 import json
@@ -112,14 +157,18 @@ import shutil
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import models, systemd
 from ansible_collections.modelhost.vllm.plugins.module_utils.weights import (
+    below,
     declaration_findings,
-    disk_finding,
     files_below,
+    in_words,
     inspect,
     is_gguf,
+    linked,
+    place,
     shortened,
     state_finding,
     tool,
+    verified_line,
 )
 
 
@@ -149,19 +198,34 @@ def unreadable_for(user: str, paths: list[str]) -> set[str]:
 
 
 def in_use() -> dict[str, str]:
-    """The weights that running units read, each with its unit."""
+    """The weights that running units read, each with its unit. Links are followed."""
     found = {}
     for unit, each in systemd.show("vllm-*.service", ["ActiveState"]).items():
         if each["ActiveState"] not in ("inactive", "failed"):
             config = models.read(models.running_path(unit[len("vllm-"):-len(".service")] + ".yaml")) or ""
-            found.update({line[len("model: "):]: unit for line in config.splitlines() if line.startswith("model: ")})
+            found.update({os.path.realpath(line[len("model: "):]): unit for line in config.splitlines() if line.startswith("model: ")})
     return found
 
 
-def free_bytes(path: str) -> int:
+def free_of(path: str) -> tuple[int, int]:
+    """The device that a path is on, or will be on, and the bytes free there."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
-    return shutil.disk_usage(path).free
+    return os.stat(path).st_dev, shutil.disk_usage(path).free
+
+
+def hidden_finding(name: str, paths: list[str], hidden: list[str]) -> list[str]:
+    unseen = [path for path in paths if below(path, hidden)]
+    if not unseen:
+        return []
+    return [
+        "modelhost_models.%s.weights: the unit does not see what lies below %s, and that is where %s is: move the weights, or mount their "
+        "folder elsewhere, such as below /srv" % (name, below(unseen[0], hidden), shortened(unseen, 1))
+    ]
+
+
+def remains(state: dict) -> str:
+    return "%s remain" % in_words(state["remaining_bytes"]) if state["remaining_bytes"] else "of unknown size"
 
 
 def main() -> None:
@@ -173,12 +237,13 @@ def main() -> None:
                 "required": True,
                 "options": {"name": {"type": "str", "required": True}, "weights": {"type": "dict", "required": True}},
             },
-            "root": {"type": "path", "required": True},
+            "roots": {"type": "list", "elements": "path", "required": True},
+            "hidden": {"type": "list", "elements": "path", "default": []},
             "user": {"type": "str", "default": "modelhost"},
         },
         supports_check_mode=True,
     )
-    root, user = module.params["root"], module.params["user"]
+    roots, user = module.params["roots"], module.params["user"]
     blockers: list[str] = []
     sources: dict[str, dict] = {}
     for model in module.params["models"]:
@@ -186,12 +251,16 @@ def main() -> None:
         blockers += found
         if not found:
             sources[model["name"]] = model["weights"]
-    states = {name: inspect(weights, root) for name, weights in sources.items()}
+    states = {name: inspect(weights, roots) for name, weights in sources.items()}
+    free = {root: free_of(root) for root in roots}
+    full = place(states, sources, roots, free)
 
     complete = {name: state for name, state in states.items() if state["state"] == "complete"}
     files = {name: [os.path.join(state["directory"], file) for file in files_below(state["directory"])] for name, state in complete.items()}
     refused = unreadable_for(user, [path for paths in files.values() for path in paths])
     for name, state in states.items():
+        real = [os.path.realpath(path) for path in [state["directory"], *files.get(name, [])]]
+        blockers += hidden_finding(name, real, module.params["hidden"])
         state["unreadable"] = sorted(refused.intersection(files.get(name, [])))
         if state["unreadable"]:
             blockers.append(
@@ -202,29 +271,38 @@ def main() -> None:
     curable = []
     users = in_use()
     for name, state in states.items():
-        if state["state"] == "complete":
+        if state["state"] == "complete" and linked(state):
             continue
         finding = state_finding(name, state)
-        if state["path"] in users:
-            finding += " It stays as it is while %s runs from it: switch to another model first." % users[state["path"]]
-        (blockers if state["source"] == "directory" or state["path"] in users else curable).append(finding)
-    free = free_bytes(root)
-    blockers += disk_finding(states, root, free)
+        loaded = os.path.realpath(os.path.join(state["directory"], os.path.relpath(state["path"], state["entry"])))
+        reader = users.get(loaded, "") if state["state"] != "complete" else ""
+        if reader:
+            finding += " It stays as it is while %s runs from it: switch to another model first." % reader
+        (blockers if state["source"] == "directory" or reader else curable).append(finding)
 
-    jobs = {}
+    jobs, unverified, links = {}, {}, {}
     for name, state in states.items():
+        target = state["directory"]
+        common = {"name": name, "directory": target, "record": state["record"]}
+        if state["unverified"]:
+            size = sum(os.path.getsize(os.path.join(target, file)) for file in state["unverified"])
+            unverified.setdefault(target, {**common, "files": state["unverified"], "bytes": size})
         if state["state"] != "complete" and state["source"] != "directory":
-            jobs.setdefault(
-                state["directory"],
-                {"name": name, "directory": state["directory"], "weights": sources[name], "tool": tool(sources[name])},
-            )
+            how = {"weights": sources[name], "tool": tool(sources[name])}
+            jobs.setdefault(target, {**common, **how, "damaged": state["damaged"], "remains": remains(state)})
+        if not linked(state):
+            links[state["entry"]] = {"entry": state["entry"], "directory": target}
+    blockers += full
     module.exit_json(
         changed=False,
-        models=[{"name": name, "gguf": is_gguf(sources[name], root), **state} for name, state in states.items()],
-        free_bytes=free,
+        models=[{"name": name, "gguf": is_gguf(sources[name], state["directory"]), **state} for name, state in states.items()],
+        free_bytes=[free[root][1] for root in roots],
         blockers=blockers,
         findings=blockers + curable,
         jobs=list(jobs.values()),
+        unverified=list(unverified.values()),
+        links=list(links.values()),
+        lines=[verified_line(name, state) for name, state in complete.items()],
     )
 
 

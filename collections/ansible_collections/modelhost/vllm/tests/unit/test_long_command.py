@@ -168,3 +168,10 @@ def test_an_old_or_broken_module_is_not_called_for_ever(poll):
 
 def test_no_log_shows_nothing(poll):
     assert poll([unfinished("10%"), {"finished": True}], no_log=True)[2] == []
+
+
+def test_a_job_that_makes_nothing_is_run_each_time(jobs, call):
+    result = call(long_command, **PARAMS)
+    assert jobs.ran[-1].startswith("systemd-run ")
+    assert result == {"changed": True, "finished": True, "rc": 0, "output": []}
+    assert call(long_command, check_mode=True, **PARAMS) == {"changed": True, "finished": True}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -104,11 +106,11 @@ def test_good_declarations_of_gguf() -> None:
     (HUB, ["config.json", "Q8_0/q.gguf"], True),
     (HUB, ["config.json", "q.gguf", "model.safetensors"], False),
 ])
-def test_what_is_gguf(tmp_path: Path, top: Path, source: dict, files: list[str], gguf: bool) -> None:
+def test_what_is_gguf(top: Path, source: dict, files: list[str], gguf: bool) -> None:
     for name in files:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_bytes(b"")
-    assert w.is_gguf(source, str(tmp_path)) is gguf
+    assert w.is_gguf(source, str(top)) is gguf
 
 
 def test_all_faults_of_a_declaration_at_once() -> None:
@@ -142,14 +144,15 @@ def top(tmp_path: Path) -> Path:
 
 
 def test_absent(tmp_path: Path, top: Path) -> None:
-    assert w.inspect({**HUB, "size": "595GB"}, str(tmp_path)) == {
-        "source": "huggingface", "directory": str(top), "path": str(top), "state": "absent", "missing": [], "truncated": [],
-        "remaining_bytes": 595_000_000_000}
+    assert w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)]) == {
+        "source": "huggingface", "directory": str(top), "entry": str(top), "path": str(top), "state": "absent", "missing": [],
+        "truncated": [], "damaged": [], "unverified": [], "unpromised": [], "bytes": 0, "remaining_bytes": 595_000_000_000,
+        "record": f"{tmp_path}/.verified/moonshotai--Kimi-K2.5--4d01dfe0332d--{hashlib.sha256(str(top).encode()).hexdigest()[:8]}.json"}
 
 
 def test_complete(tmp_path: Path, top: Path) -> None:
     sealed(top)
-    state = w.inspect({**HUB, "size": "595GB"}, str(tmp_path))
+    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)])
     assert (state["state"], state["missing"], state["truncated"], state["remaining_bytes"]) == ("complete", [], [], 0)
 
 
@@ -157,7 +160,7 @@ def test_complete(tmp_path: Path, top: Path) -> None:
 def test_only_the_configuration(tmp_path: Path, top: Path) -> None:
     top.mkdir()
     (top / "config.json").write_text("{}")
-    state = w.inspect(HUB, str(tmp_path))
+    state = w.inspect(HUB, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", [".modelhost.json", "model.safetensors"])
     assert w.state_finding("kimi", state) == (
         f"modelhost_models.kimi.weights: {top} is incomplete: missing .modelhost.json, model.safetensors. "
@@ -170,14 +173,14 @@ def test_a_killed_fetch_names_what_it_had_not_fetched(tmp_path: Path, top: Path)
     partial.mkdir()
     (partial / "config.json").write_text("{}")
     (partial / ".modelhost.json").write_text(json.dumps({"files": {"config.json": {"size": 2}, "model.safetensors": {"size": 1_000_000}}}))
-    state = w.inspect({**HUB, "size": "595GB"}, str(tmp_path))
+    state = w.inspect({**HUB, "size": "595GB"}, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", ["model.safetensors"])
-    assert 999_000 < state["remaining_bytes"] < 1_000_000
+    assert state["remaining_bytes"] == 1_000_000
 
 
 def test_a_fetch_that_was_killed_at_its_very_end(tmp_path: Path, top: Path) -> None:
     sealed(Path(f"{top}.partial"))
-    state = w.inspect(HUB, str(tmp_path))
+    state = w.inspect(HUB, [str(tmp_path)])
     assert (state["state"], state["missing"]) == ("incomplete", [])
     assert "is incomplete: its fetch did not end. Fetch:" in w.state_finding("kimi", state)
 
@@ -188,7 +191,7 @@ def test_truncated_shard_and_missing_shard(tmp_path: Path, top: Path) -> None:
     whole = (top / "model-1.safetensors").stat().st_size
     (top / "model-1.safetensors").write_bytes(b"x" * 10)
     (top / "model-2.safetensors").unlink()
-    state = w.inspect(HUB, str(tmp_path))
+    state = w.inspect(HUB, [str(tmp_path)])
     assert state["state"] == "incomplete"
     assert state["missing"] == ["model-2.safetensors"]
     assert state["truncated"] == [{"file": "model-1.safetensors", "bytes": 10, "expected_bytes": whole}]
@@ -199,15 +202,15 @@ def test_truncated_shard_and_missing_shard(tmp_path: Path, top: Path) -> None:
 def test_a_directory_is_judged_by_its_index_and_headers(tmp_path: Path) -> None:
     source = {"source": "directory", "path": str(tmp_path / "kimi")}
     sharded(tmp_path / "kimi")
-    assert w.inspect(source, "/w")["state"] == "complete"
+    assert w.inspect(source, ["/w"])["state"] == "complete"
     shard = tmp_path / "kimi/model-2.safetensors"
     whole = shard.stat().st_size
     shard.write_bytes(shard.read_bytes()[:-1])
-    state = w.inspect(source, "/w")
+    state = w.inspect(source, ["/w"])
     assert state["truncated"] == [{"file": "model-2.safetensors", "bytes": whole - 1, "expected_bytes": whole}]
     assert "it is used in place and never written to" in w.state_finding("kimi", state)
     shard.write_bytes(b"\xff" * 100)
-    assert w.inspect(source, "/w")["truncated"] == [{"file": "model-2.safetensors", "bytes": 100, "expected_bytes": 0}]
+    assert w.inspect(source, ["/w"])["truncated"] == [{"file": "model-2.safetensors", "bytes": 100, "expected_bytes": 0}]
 
 
 def test_a_hub_cache_is_a_directory_of_links(tmp_path: Path) -> None:
@@ -218,36 +221,211 @@ def test_a_hub_cache_is_a_directory_of_links(tmp_path: Path) -> None:
     (snapshot / "config.json").write_text("{}")
     (snapshot / "model.safetensors").symlink_to("../../blobs/a")
     source = {"source": "directory", "path": str(snapshot)}
-    assert w.inspect(source, "/w")["state"] == "complete"
+    assert w.inspect(source, ["/w"])["state"] == "complete"
     (tmp_path / "blobs/a").unlink()
-    assert w.inspect(source, "/w")["missing"] == ["model.safetensors"]
+    assert w.inspect(source, ["/w"])["missing"] == ["model.safetensors"]
 
 
 def test_parts_of_a_split_gguf(tmp_path: Path) -> None:
     folder = tmp_path / "UD-Q4_K_XL"
     folder.mkdir()
     (folder / "GLM-5-00002-of-00003.gguf").write_bytes(b"GGUF")
-    state = w.inspect({"source": "directory", "path": str(tmp_path)}, "/w")
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"])
     assert state["missing"] == ["UD-Q4_K_XL/GLM-5-00001-of-00003.gguf", "UD-Q4_K_XL/GLM-5-00003-of-00003.gguf"]
 
 
 def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map"')
-    state = w.inspect({"source": "directory", "path": str(tmp_path)}, "/w")
+    state = w.inspect({"source": "directory", "path": str(tmp_path)}, ["/w"])
     assert state["missing"] == ["the shards of model.safetensors.index.json (which is no readable index)"]
 
 
+@pytest.fixture
+def states(tmp_path: Path):
+    """Kimi twice, from one source, another model, and one that is used in place; nothing is there yet."""
+    sources = {"kimi": {**HUB, "size": "595GB"}, "kimi-ep": {**HUB, "size": "595GB"},
+               "minimax": {**HUB, "revision": "0" * 40, "size": "220GB"}, "local": {**DIRECTORY, "size": "1TB"}}
+
+    def make(*roots: str, **free: tuple[int, int]) -> tuple[dict, list]:
+        found = {name: w.inspect(source, list(roots)) for name, source in sources.items()}
+        findings = w.place(found, sources, list(roots), {f"/{root}": each for root, each in free.items()})
+        return found, findings
+
+    return make
+
+
 @pytest.mark.case("W3")
-def test_disk_smaller_than_what_remains(tmp_path: Path) -> None:
-    other = {**HUB, "revision": "0" * 40, "size": "220GB"}
-    states = {name: w.inspect(source, str(tmp_path)) for name, source in {
-        "kimi": {**HUB, "size": "595GB"}, "kimi-ep": HUB, "minimax": other, "local": {**DIRECTORY, "size": "1TB"}}.items()}
-    assert w.disk_finding(states, "/w", 815_000_000_000) == []
-    assert w.disk_finding(states, "/w", 75_300_000_000) == [
-        "modelhost_models.kimi.weights, modelhost_models.kimi-ep.weights, modelhost_models.minimax.weights: 815.0 GB (815000000000 bytes) "
-        "are still to be fetched into /w, whose file system has 75.3 GB (75300000000 bytes) free. Free the difference, or set "
-        "model_weights_root to a larger file system"]
+def test_disk_smaller_than_what_remains(states) -> None:
+    assert states("/w", w=(1, 815_000_000_000))[1] == []
+    assert states("/w", w=(1, 75_300_000_000))[1] == [
+        f"modelhost_models.{name}.weights: {size} GB ({size.split('.')[0]}000000000 bytes) are still to be fetched, and there is no room: "
+        "/w has 75.3 GB (75300000000 bytes) free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots"
+        for name, size in (("kimi", "595.0"), ("minimax", "220.0"))]
+
+
+@pytest.mark.case("W3")
+def test_what_one_model_takes_is_not_there_for_the_next(states) -> None:
+    assert states("/w", w=(1, 700_000_000_000))[1] == [
+        "modelhost_models.minimax.weights: 220.0 GB (220000000000 bytes) are still to be fetched, and there is no room: /w has 105.0 GB "
+        "(105000000000 bytes) free. Free the difference, or add a folder on a larger file system to modelhost_weights_roots"]
+    # Two roots on one file system have its room once.
+    assert len(states("/w", "/v", w=(1, 700_000_000_000), v=(1, 700_000_000_000))[1]) == 1
+
+
+def test_what_is_not_there_goes_to_the_first_root_with_room(states) -> None:
+    found, findings = states("/w", "/v", w=(1, 300_000_000_000), v=(2, 700_000_000_000))
+    assert findings == []
+    name = "moonshotai--Kimi-K2.5--4d01dfe0332d"
+    assert {name: (state["directory"], state["entry"], state["path"]) for name, state in found.items()} == {
+        "kimi": (f"/v/{name}", f"/w/{name}", f"/w/{name}"), "kimi-ep": (f"/v/{name}", f"/w/{name}", f"/w/{name}"),
+        "minimax": ("/w/moonshotai--Kimi-K2.5--000000000000",) * 3,
+        "local": ("/data/kimi",) * 3}
+
+
+def test_what_is_there_stays_where_it_lies(tmp_path: Path) -> None:
+    roots = [str(tmp_path / name) for name in ("one", "two", "three")]
+    name = "moonshotai--Kimi-K2.5--4d01dfe0332d"
+    sealed(tmp_path / "three" / name)
+    (tmp_path / "two" / f"{name}.partial").mkdir(parents=True)
+    state = w.inspect(HUB, roots)
+    assert (state["directory"], state["entry"], state["state"]) == (f"{roots[2]}/{name}", f"{roots[0]}/{name}", "complete")
+    assert not w.linked(state)
+    assert w.state_finding("kimi", state) == (
+        f"modelhost_models.kimi.weights: {roots[2]}/{name} is complete: {roots[0]}/{name}, where units look for them, does not lead there. "
+        "Fetch: ansible-playbook playbooks/fetch_weights.yml -e model=kimi")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / name).symlink_to(tmp_path / "three" / name)
+    assert w.linked(w.inspect(HUB, roots))
+    assert w.inspect(HUB, roots[:1])["directory"] == f"{roots[2]}/{name}"  # an operator's own link leads out of the roots
+
+
+@pytest.mark.case("W3")
+def test_what_was_begun_needs_room_where_it_was_begun(tmp_path: Path) -> None:
+    roots = [str(tmp_path / name) for name in ("one", "two")]
+    partial = tmp_path / "two/moonshotai--Kimi-K2.5--4d01dfe0332d.partial"
+    partial.mkdir(parents=True)
+    (partial / ".modelhost.json").write_text(json.dumps({"files": {"model.safetensors": {"size": 9_000_000}}}))
+    found = {"kimi": w.inspect(HUB, roots)}
+    room = {roots[0]: (1, 10**12), roots[1]: (2, 8_000_000)}
+    findings = w.place(found, {"kimi": HUB}, roots, room)
+    assert [sentence.split(": ", 1)[1].split(" (")[0] for sentence in findings] == ["9.0 MB"]
+    assert f"there is no room: {roots[1]} has 8.0 MB (8000000 bytes) free. Free the difference or move what was begun to another of the " \
+        "roots, or add" in findings[0]
+    assert w.place(found, {"kimi": HUB}, roots, {**room, roots[1]: (2, 9_000_000)}) == []
+    assert found["kimi"]["directory"].startswith(roots[1])
+
+
+@pytest.mark.parametrize(("roots", "models", "expected"), [
+    (["/srv/weights", "/roots"], {"kimi": {"weights": DIRECTORY}, "hub": {"weights": HUB}}, []),
+    (["/srv/w", "/root/w", "/srv/w/"], {}, [
+        "modelhost_weights_roots[2]: /srv/w/ is named twice: name each folder once",
+        "modelhost_weights_roots[1]: /root/w is below /root, which the units do not see or a reboot empties: choose another folder such "
+        "as /srv/weights, or mount this one there"]),
+    (["/srv/../tmp"], {"kimi": {"weights": {"source": "directory", "path": "/root/kimi"}}}, [
+        "modelhost_weights_roots[0]: /srv/../tmp is below /tmp, which the units do not see or a reboot empties: choose another folder such "
+        "as /srv/weights, or mount this one there",
+        "modelhost_models.kimi.weights.path: /root/kimi is below /root, which the units do not see or a reboot empties: choose another "
+        "folder such as /srv/weights, or mount this one there"]),
+    ("/srv/weights", None, [
+        "modelhost_weights_roots: '/srv/weights' is no list of absolute paths: write [/var/lib/modelhost/weights] or [/srv/weights, "
+        "/data/weights]"]),
+    ([], ["kimi"], [
+        "modelhost_weights_roots: [] is no list of absolute paths: write [/var/lib/modelhost/weights] or [/srv/weights, /data/weights]"]),
+    (["/srv/weights"], {"kimi": None, "ep": {"weights": "x"}}, []),
+])
+def test_where_weights_may_lie(roots: object, models: object, expected: list[str]) -> None:
+    assert w.weights_findings(models, roots, ["/root", "/tmp"]) == expected
+
+
+def recorded(top: Path, root: Path, **sha256: str) -> None:
+    """As if the files of a folder had been hashed, with these results."""
+    entries = {}
+    for name, value in sha256.items():
+        status = (top / name).stat()
+        entries[name] = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "sha256": value}
+    path = Path(w.record_path(str(top), str(root)))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"files": entries}))
+
+
+@pytest.mark.case("W2")
+def test_content_is_held_against_its_sha256_once(tmp_path: Path, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file whose size, time of change and inode stay, no content is read; each of the three alone makes it unverified again."""
+    top.mkdir()
+    for name, text in (("config.json", "{}"), ("a.gguf", "aaaa"), ("b.gguf", "bbbb")):
+        (top / name).write_text(text)
+    (top / ".modelhost.json").write_text(json.dumps(
+        {"files": {name: {"size": (top / name).stat().st_size, "sha256": "0" * 64} for name in ("config.json", "a.gguf", "b.gguf")}}))
+
+    def look() -> tuple[str, list[str], list[str]]:
+        state = w.inspect(HUB, [str(tmp_path)])
+        return state["state"], state["unverified"], state["damaged"]
+
+    assert look() == ("complete", ["a.gguf", "b.gguf", "config.json"], [])
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
+    real_open, opened = open, []
+    monkeypatch.setattr("builtins.open", lambda file, *rest, **more: opened.append(Path(file).name) or real_open(file, *rest, **more))
+    assert look() == ("complete", [], [])
+    assert {name for name in opened if not name.endswith(".json") or name == "config.json"} == set()
+
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "1" * 64})
+    assert look() == ("incomplete", [], ["b.gguf"])
+    state = w.inspect(HUB, [str(tmp_path)])
+    assert state["remaining_bytes"] == 4
+    assert "is incomplete: of another sha256 than was promised: b.gguf. Fetch:" in w.state_finding("kimi", state)
+
+    recorded(top, tmp_path, **{"config.json": "0" * 64, "a.gguf": "0" * 64, "b.gguf": "0" * 64})
+    times = (top / "a.gguf").stat()
+    os.utime(top / "a.gguf", ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+    assert look() == ("complete", ["a.gguf"], [])
+    os.utime(top / "a.gguf", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert look() == ("complete", [], [])
+    (top / "copy").write_text("bbbb")
+    other = (top / "b.gguf").stat()
+    os.utime(top / "copy", ns=(other.st_atime_ns, other.st_mtime_ns))
+    (top / "copy").replace(top / "b.gguf")
+    assert look() == ("complete", ["b.gguf"], [])
+
+
+def test_the_blobs_of_a_hub_cache_are_named_by_their_sha256(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    safetensors(tmp_path / "blobs" / SHA256)
+    (tmp_path / "blobs" / REVISION).write_text("{}")  # small files are named by what git gives
+    snapshot = tmp_path / "snapshots/x"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").symlink_to(f"../../blobs/{REVISION}")
+    (snapshot / "model.safetensors").symlink_to(f"../../blobs/{SHA256}")
+    source = {"source": "directory", "path": str(snapshot)}
+    state = w.inspect(source, [str(tmp_path)])
+    assert (state["unverified"], state["unpromised"]) == (["model.safetensors"], [])
+    recorded(snapshot, tmp_path, **{"model.safetensors": "1" * 64})
+    assert w.inspect(source, [str(tmp_path)])["damaged"] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(("names", "named", "load_format", "expected"), [
+    (["config.json", "model-10.safetensors", "model-9.safetensors", "pytorch_model.bin"], None, "auto",
+     ["model-9.safetensors", "model-10.safetensors"]),
+    (["model-1.safetensors", "model-2.safetensors", "extra.safetensors"], ["model-1.safetensors", "model-2.safetensors"], "auto",
+     ["model-1.safetensors", "model-2.safetensors"]),
+    (["consolidated.safetensors", "model-1.safetensors"], None, "auto", ["consolidated.safetensors"]),
+    (["consolidated.safetensors", "model-1.safetensors"], ["model-1.safetensors"], "safetensors", ["model-1.safetensors"]),
+    (["pytorch_model-1.bin", "x.pt"], None, "auto", ["pytorch_model-1.bin"]),
+    (["config.json"], None, "auto", []),
+])
+def test_only_what_vllm_reads_and_in_its_order(tmp_path: Path, names: list, named: list | None, load_format: str, expected: list) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "original").mkdir()
+    (tmp_path / "original/model-0.safetensors").write_bytes(b"")
+    if named:
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {str(n): name for n, name in enumerate(named)}}))
+    assert w.loaded_files(str(tmp_path), load_format) == [str(tmp_path / name) for name in expected]
+
+
+def test_the_parts_of_a_split_gguf_are_read() -> None:
+    assert w.loaded_files("/w/q-00001-of-00002.gguf") == ["/w/q-00001-of-00002.gguf", "/w/q-00002-of-00002.gguf"]
+    assert w.loaded_files("/w/q.gguf") == ["/w/q.gguf"]
 
 
 def test_a_long_list_stays_readable() -> None:
