@@ -128,7 +128,7 @@ def _sentence(model: str, engine: str, lists: dict[str, Any], each: dict[str, An
         hint = f"; did you mean {near!r}?" if near else ""
         return f"{where}: {value!r} is not one of those that {engine} takes: {', '.join(allowed)}{hint}", near
     if why == "lost":
-        return f"{where}: {_lost(value, said, allowed)} ({engine})", "".join(allowed)
+        return f"{where}: {_lost(option, value, said, allowed)} ({engine})", "".join(allowed)
     shown = "" if option == "" else f"{json.dumps(value)}: "
     return f"{where}: {shown}{engine} refuses this: {said or 'without a word'}{_fix(option, value, why)}", ""
 
@@ -155,7 +155,9 @@ def _unknown(where: str, engine: str, options: list[str], option: str, value: An
     return f"{where}: {engine} has no such option: {fix}", near
 
 
-def _lost(value: Any, said: str, negated: list[str]) -> str:
+def _lost(option: str, value: Any, said: str, negated: list[str]) -> str:
+    if "." in option:
+        return f"{json.dumps(value)} does not reach the process through vLLM's --config file{_as_dict(option, value)}"
     if value is False:
         fix = f"write {negated[0]}: true" if negated else "remove the line"
         return f"vLLM's --config file drops this false, and the process {said}: {fix}"
@@ -171,8 +173,15 @@ def _fix(option: str, value: Any, why: str) -> str:
     if value is None:
         return "; vLLM's --config file makes the text 'None' of null: give it a value, or remove the line"
     if "." in option:
-        name, _dot, field = option.partition(".")
-        return f"; write it as a dict, {name}: {{{field}: {json.dumps(value)}}}"
+        return _as_dict(option, value)
     if isinstance(value, list):
         return f"; if the option takes JSON, write it as a text: '{json.dumps(value)}'"
     return ""
+
+
+def _as_dict(option: str, value: Any) -> str:
+    """How to write a field of an option that takes JSON."""
+    text = json.dumps(value)
+    for field in reversed(option.split(".")[1:]):
+        text = f"{{{field}: {text}}}"
+    return f"; write it as a dict, {option.partition('.')[0]}: {text}"
