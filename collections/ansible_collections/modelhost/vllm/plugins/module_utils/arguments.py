@@ -53,14 +53,13 @@ def question(model: str, texts: dict[str, str | None]) -> dict[str, Any]:
 
 
 def files_of(yaml: str) -> list[str]:
-    """The files that the answer depends on: those that the text names, and of a folder what describes the model and is run for it."""
-    found: list[str] = []
-    for path in sorted(set(re.findall(r"/[^\s'\",\]}]+", yaml))):
-        if os.path.isdir(path):
-            found += sorted(each for kind in ("*.json", "*.py") for each in glob.glob(os.path.join(glob.escape(path), kind)))
-        elif os.path.isfile(path):
-            found.append(path)
-    return found
+    """The files that the answer depends on: those that the text names, and of a model's folder what describes it and is run for it."""
+    named = set(re.findall(r"/[^\s'\",\]}]+", yaml))
+    folders = {path for path in named if os.path.isdir(path)} | {os.path.dirname(path) for path in named if path.endswith(".gguf")}
+    found = {path for path in named if os.path.isfile(path)}
+    for folder in folders:
+        found.update(each for kind in ("*.json", "*.py") for each in glob.glob(os.path.join(glob.escape(folder), kind)))
+    return sorted(found)
 
 
 def key(asked: dict[str, Any], mark: str, sources: Iterable[str]) -> str:
@@ -120,7 +119,8 @@ def _sentence(model: str, engine: str, lists: dict[str, Any], each: dict[str, An
         return _unknown(where, engine, lists["options"], option, value)
     if why == "abbreviation":
         names = ", ".join(allowed[:5]) + (", ..." if len(allowed) > 5 else "")
-        return f"{where}: abbreviates {names} of {engine}, and a later release may have one more that begins so: write it in full", allowed[0]
+        later = "and a later release may have one more that begins so: write it in full"
+        return f"{where}: abbreviates {names} of {engine}, {later}", allowed[0]
     if why == "twice":
         return f"{where} and serve.{allowed[0]} are one option of {engine}, which would take the last: keep one of them", allowed[0]
     if allowed and why != "lost":

@@ -230,6 +230,7 @@ def in_platform(error: BaseException) -> bool:
 def judge_configuration(parsed: argparse.Namespace, values: dict[str, Any], unasked: list[dict[str, str]]) -> list[dict[str, Any]]:
     """What vLLM has against the options when it builds its configuration, for a model whose config.json is here."""
     folder = getattr(parsed, "hf_config_path", None) or getattr(parsed, "model", None) or ""
+    folder = os.path.dirname(folder) if os.path.isfile(folder) else folder  # GGUF weights are one file
     if not os.path.isfile(os.path.join(folder, "config.json")):
         unasked.append({"what": "configuration", "said": f"{folder}/config.json is not there yet"})
         return []

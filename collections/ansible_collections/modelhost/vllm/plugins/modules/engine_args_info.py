@@ -87,10 +87,17 @@ EXAMPLES = r"""
         engine: vllm-0.33.0
   register: arguments
 
-- name: Refuse what it refuses
-  ansible.builtin.assert:
-    that: arguments.models['kimi-k25-int4'].findings | length == 0
-    fail_msg: "{{ arguments.models['kimi-k25-int4'].findings | map(attribute='sentence') | join('\n') }}"
+- name: Judge what check mode has not written
+  modelhost.vllm.engine_args_info:
+    models:
+      - name: kimi-k25-int4
+        engine: vllm-0.33.0
+    files:
+      - model: kimi-k25-int4
+        name: kimi-k25-int4.yaml
+        content: |
+          model: /srv/weights/kimi-k25
+          tensor-parallel-size: 8
 """
 
 RETURN = r"""
@@ -182,7 +189,8 @@ def judge(engine: str, questions: dict[str, Any], params: dict[str, Any], write:
         else:
             asked[name] = question
     if asked and not may_run(params["user"]):
-        why = f"the user {params['user']} does not exist, and an engine is not asked as root; ansible-playbook playbooks/provision.yml makes it"
+        why = (
+            f"the user {params['user']} does not exist, and an engine is not asked as root; ansible-playbook playbooks/provision.yml makes it")
         return {**found, **{name: arguments.unasked(name, engine, why) for name in asked}}, []
     if asked:
         found.update(ask(os.path.join(folder, "bin", "python"), engine, asked, params["user"], params["timeout"]))
