@@ -1,4 +1,4 @@
-"""A model's arguments, judged by the installed engine before anything is stopped: the real tasks and module, with the stand-in as engine."""
+"""A model's arguments, judged by the installed engine before a stop: the real tasks and module, with the stand-in as engine."""
 
 from __future__ import annotations
 
@@ -99,4 +99,5 @@ def test_check_mode_judges_what_is_declared_in_the_inventory_now_and_keeps_nothi
     # Without check mode the files are those of the host, which has none here
     status, said = play("fine", files("fine", "num-scheduler-steps: 8\n"))
     assert status == 0
-    assert f"modelhost_models.fine: {ENGINE} was not asked about the options: /etc/modelhost/declared/fine/fine.yaml is not there yet" in said
+    missing = "/etc/modelhost/declared/fine/fine.yaml is not there yet"
+    assert f"modelhost_models.fine: {ENGINE} was not asked about the options: {missing}" in said

