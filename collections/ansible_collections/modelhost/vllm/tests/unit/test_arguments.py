@@ -234,6 +234,7 @@ SERVE = """
 import argparse
 def make_arg_parser(parser):
     parser.add_argument("--port", type=int)
+    parser.add_argument("--model")
     return parser
 def validate_parsed_serve_args(args):
     pass
@@ -274,6 +275,34 @@ def ask(host, call, tmp_path: Path):
         return found["models"]["m"], found["asked"]
 
     return run
+
+
+CONFIGURED = """
+from vllm.platforms.cpu import check
+class AsyncEngineArgs:
+    @classmethod
+    def from_cli_args(cls, parsed):
+        return cls()
+    def create_engine_config(self):
+        {0}
+"""
+
+
+@pytest.mark.parametrize(("raised", "refused", "unasked"), [
+    ("raise ValueError('port: this is wrong')", ["modelhost_models.m.port: 8000: e refuses this: port: this is wrong"], []),
+    ("raise PermissionError(13, 'Permission denied', 'model.safetensors')", [], [
+        "modelhost_models.m: e has not checked configuration: PermissionError: [Errno 13] Permission denied: 'model.safetensors'"]),
+    # Of the processors, in place of the GPUs
+    ("check()", [], ["modelhost_models.m: e has not checked configuration: no such data type here"]),
+    ("import vllm.moved", [], ["modelhost_models.m: e has not checked configuration: ModuleNotFoundError: No module named 'vllm.moved'"]),
+])
+def test_what_counts_as_a_refusal_of_the_configuration(ask, host, tmp_path, raised, refused, unasked):
+    host.write("model/config.json", "{}")
+    host.write("declared/m/m.yaml", f'port: 8000\nmodel: "{tmp_path}/model"\n')
+    platform = "def check():\n    raise ValueError('no such data type here')\n"
+    found, _asked = ask({"vllm/__init__.py": CONFIGURED.format(raised), "vllm/platforms/cpu.py": platform})
+    assert [each["sentence"] for each in found["findings"]] == refused
+    assert found["unchecked"] == unasked
 
 
 def test_the_same_question_is_asked_once(ask, host, tmp_path):
