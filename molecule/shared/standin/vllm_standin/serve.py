@@ -12,9 +12,9 @@ import threading
 from vllm_standin.api import Server
 from vllm_standin.generation import ROUTES
 from vllm_standin.log import log
-from vllm_standin.options import changed, parse
+from vllm_standin.options import changed, parse, parser
 
-FAULTS = ("", "crash-at-start", "stall", "refuse-generation", "die-at-first-request", "garbage", "orphan")
+FAULTS = ("", "refuse-start", "crash-at-start", "stall", "refuse-generation", "die-at-first-request", "garbage", "orphan")
 
 
 def say(source, message):
@@ -53,6 +53,8 @@ def main():
     fault = os.environ.get("STANDIN_FAULT", "")
     if fault not in FAULTS:
         sys.exit(f"STANDIN_FAULT={fault}: write one of {', '.join(FAULTS[1:])}")
+    if fault == "refuse-start":
+        parser().error("unrecognized arguments: --no-such-option")
     options = parse(sys.argv[1:])
     say("api_utils.py:286", f"non-default args: {changed(options)}")
     server = Server(options, ROUTES, os.environ.get("VLLM_API_KEY"), fault)

@@ -123,17 +123,12 @@ doubts:
 
 import glob
 import inspect
-import json
 import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 from importlib import metadata
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import gguf, gguf_probe
+from ansible_collections.modelhost.vllm.plugins.module_utils import engine_python, gguf, gguf_probe
 from ansible_collections.modelhost.vllm.plugins.module_utils.weights import model_path
 
 
@@ -148,40 +143,10 @@ def installed(folder: str) -> tuple[dict[str, str], bool]:
     return {name: versions[name] for name in gguf.PACKAGES if name in versions}, announced
 
 
-def as_user(user: str, folder: str) -> dict[str, Any]:
-    """Arguments of a process that runs as the user, whose own the folder becomes; none where that cannot be."""
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        return {}
-    if os.geteuid() != 0:
-        return {}
-    os.chown(folder, account.pw_uid, account.pw_gid)
-    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-
-
 def run(python: str, questions: dict[str, Any], user: str, timeout: int) -> tuple[Any, str]:
     """The answers of an engine's packages, or None and the reason."""
-    folder = tempfile.mkdtemp(prefix="gguf-")
-    environment = {
-        "PATH": "/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LC_ALL": "C.UTF-8", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
-        # With it, vLLM's build for CUDA can be asked on a machine without a GPU, and below a model that holds the GPUs.
-        "VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    try:
-        done = subprocess.run(
-            [python, "-I", "-B", "-c", inspect.getsource(gguf_probe)], input=json.dumps(questions), cwd=folder, env=environment,
-            timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False, **as_user(user, folder))
-    except subprocess.TimeoutExpired:
-        return None, f"it gave no answer within {timeout} s"
-    except OSError as error:
-        return None, f"{python}: {error.strerror}"
-    finally:
-        shutil.rmtree(folder)
-    for line in done.stdout.splitlines():
-        if line.startswith(gguf_probe.MARK):
-            return json.loads(line[len(gguf_probe.MARK):]), ""
-    last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
-    return None, f"it ended with status {done.returncode}: {''.join(last) or 'without a word'}"
+    answers, ended = engine_python.ask(python, inspect.getsource(gguf_probe), gguf_probe.MARK, questions, user, timeout)
+    return (answers[0], "") if answers else (None, ended or "it ended without a word")
 
 
 def ask(folder: str, questions: dict[str, Any], user: str, timeout: int) -> dict[str, Any]:
