@@ -362,7 +362,6 @@ def test_the_playbook_judges_the_nccl_variables(tmp_path: Path) -> None:
             f"{KIMI}.nccl.NCCL_DEBUG_LEVELS: NCCL 2.32 is the first that reads it, and the engine has 2.30.7: remove the line",
             f"{KIMI}.nccl.NCCL_CHUNK_SIZE: NCCL's documentation does not know it"):
         assert sentence in shown
-    assert "modelhost_models.minimax-m25.nccl" not in shown
 
 
 def test_the_playbook_judges_the_patches(tmp_path: Path) -> None:
