@@ -27,8 +27,12 @@ def run(argv: list[str]) -> str:
 
 
 def show(pattern: str | Iterable[str], properties: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Properties of units, by unit name. One that does not exist has LoadState `not-found`; a pattern gives only units that are loaded."""
+    """Properties of units, by unit name; one that systemd does not print, such as EnvironmentFiles of a unit without any, is an empty text.
+
+    A unit that does not exist has LoadState `not-found`; a pattern gives only units that are loaded.
+    """
     units = [pattern] if isinstance(pattern, str) else list(pattern)
+    properties = list(properties)
     if not units:
         return {}
     text = run(["systemctl", "show", "--all", "--property=Id," + ",".join(properties), "--", *units])
@@ -39,7 +43,7 @@ def show(pattern: str | Iterable[str], properties: Iterable[str]) -> dict[str, d
             name, _equals, value = line.partition("=")
             values[name] = values[name] + "\n" + value if name in values else value  # EnvironmentFiles has a line for each
         if values:
-            found[values["Id"]] = values
+            found[values["Id"]] = {**dict.fromkeys(properties, ""), **values}
     return found
 
 

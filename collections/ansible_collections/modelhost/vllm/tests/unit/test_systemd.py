@@ -163,6 +163,14 @@ def test_units_are_shown_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [["systemctl", "show", "--all", "--property=Id,ActiveState,ExecStart", "--", "vllm-a.service", "vllm-b.service"]]
 
 
+def test_what_systemd_does_not_print_is_an_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd 252 and 257 leave EnvironmentFiles out where a unit has none, with --all too."""
+    monkeypatch.setattr(systemd, "run", lambda argv: "Id=vllm-a.service\nActiveState=active\n")
+    assert systemd.show("vllm-*.service", ["ActiveState", "EnvironmentFiles"]) == {
+        "vllm-a.service": {"Id": "vllm-a.service", "ActiveState": "active", "EnvironmentFiles": ""}}
+
+
+
 def test_no_unit_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systemd, "run", lambda argv: pytest.fail("systemctl show without a unit shows the manager"))
     assert systemd.show([], ["ActiveState"]) == {}
