@@ -64,6 +64,28 @@ def test_a_broken_inventory(controller, overlay, playbook, changes, sentence):
     assert sentence in failed.said.replace("''", "'")
 
 
+# The whole entry, or what is added to a right one, and the variable that the refusal names
+WRONG = [
+    ("NaN", ""), ([], ""), ({"port": "8000"}, ".port"), ({"port": 0}, ".port"), ({"port": 70000}, ".port"), ({"gpus": "some"}, ".gpus"),
+    ({"gpus": [0, 0]}, ".gpus"), ({"gpus": [-1]}, ".gpus"), ({"host": "a b"}, ".host"), ({"alias": 1}, ".alias"),
+    ({"engine": "vllm-standin"}, ".engine"), ({"weights": {"source": "cloud"}}, ".weights.source"),
+    ({"weights": {"source": "directory"}}, ".weights.path"), ({"serve": {"--port": 1}}, ".serve.--port"), ({"serve": {"port": 1}}, ".serve.port"),
+    ({"serve": {"seed": None}}, ".serve.seed"), ({"environment": {"A B": "1"}}, ".environment"), ({"environment": {"A": "\x07"}}, ".environment.A"),
+    ({"nccl": {"CUDA_HOME": "/usr"}}, ".nccl.CUDA_HOME"), ({"serv": {}}, ".serv"),
+]
+
+
+def test_twenty_entries_that_cannot_be(controller, overlay, tmp_path):
+    folder = overlay()
+    for entry, variable in WRONG:
+        entry = {**MODEL, **entry} if isinstance(entry, dict) else entry
+        (folder / "group_vars/gpu_hosts/overlay.yml").write_text(json.dumps({"modelhost_api_keys": {}, "modelhost_models": {"plain": entry}}))
+        failed = controller.play("switch_model", overlay=folder)
+        assert failed.returncode != 0
+        assert f"modelhost_models.plain{variable}" in failed.said
+        assert "Traceback" not in failed.said
+
+
 @pytest.mark.case("L11")
 def test_a_directive_that_systemd_does_not_know(controller, overlay):
     failed = controller.play("site", overlay=overlay(model_unit_hardening={"ProtectSystm": "strict"}))

@@ -74,6 +74,20 @@ def test_an_edited_option_waits_for_the_switch(controller, endpoint, unit, host,
 
 
 @pytest.mark.case("L14")
+def test_a_new_option_that_does_not_serve_gives_way_to_the_old_ones(controller, endpoint, unit, host, overlay):
+    live = host.file("/etc/modelhost/models/plain.yaml").sha256sum
+    edited = overlay(modelhost_models={"plain": {
+        "engine": "vllm-standin-1.0.0", "gpus": [], "port": 8000, "weights": {"source": "directory", "path": "/srv/weights/standin"},
+        "serve": {"max-model-len": 4096}, "environment": {"STANDIN_FAULT": "crash-at-start"}}})
+    failed = controller.play("switch_model", overlay=edited)
+    assert failed.returncode != 0
+    assert "State: plain serves again, as before." in failed.said
+    assert endpoint.ask("/v1/models")[1]["data"][0]["max_model_len"] == 2048
+    assert host.file("/etc/modelhost/models/plain.yaml").sha256sum == live
+    assert "STANDIN_FAULT" not in unit("plain").environment
+
+
+@pytest.mark.case("L14")
 def test_a_reboot_in_the_middle_of_a_new_attempt_boots_the_old_options(controller, endpoint, unit, host, overlay, wait_for, reboot):
     """The attempt lives in /run: while it loads, what would boot is still what was proven."""
     edited = overlay(modelhost_models={"plain": {
