@@ -14,7 +14,9 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.modelhost.vllm.plugins.filter import systemd_environment, systemd_exec, systemd_value, weights_path
+from ansible_collections.modelhost.vllm.plugins.filter import (
+    nccl_files, nccl_findings, systemd_environment, systemd_exec, systemd_value, weights_path)
+from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
 from ansible_collections.modelhost.vllm.plugins.module_utils.constraints import constraint_findings
 from ansible_collections.modelhost.vllm.plugins.module_utils.findings import catalogue_findings
 from hypothesis import HealthCheck, given, settings
@@ -77,9 +79,8 @@ def rendered():
     trusted = {
         key: trust(value) for path in ("defaults/main.yml", "vars/main.yml")
         for key, value in yaml.safe_load((ROLE / path).read_text()).items()}
-    templates = {path.name: trust_as_template(path.read_text()) for path in [
-        *ROLE.glob("templates/model.*.j2"), ROOT / "roles/nccl/templates/nccl.env.j2"]}
-    assert len(templates) == 4
+    templates = {path.name: trust_as_template(path.read_text()) for path in ROLE.glob("templates/model.*.j2")}
+    assert len(templates) == 3
     engines = [{"name": name, **engine} for name, engine in ENGINES.items()]
 
     def render(entry: dict[str, Any]) -> dict[str, str]:
@@ -90,7 +91,8 @@ def rendered():
         for plugin in (systemd_environment, systemd_exec, systemd_value, weights_path):
             for name, function in plugin.FilterModule().filters().items():
                 templar._engine.environment.filters[f"modelhost.vllm.{name}"] = function
-        return {name: templar.template(text) for name, text in templates.items()}
+        [nccl] = nccl_files.nccl_files([item], "")
+        return {**{name: templar.template(text) for name, text in templates.items()}, "nccl.env": nccl["content"]}
 
     return render
 
@@ -117,7 +119,9 @@ def test_any_entry_is_refused_in_sentences_or_rendered(rendered: Any, entry: Any
     models = {NAME: entry}
     found = catalogue_findings(models, ENGINES, NAME, "", {}, MODEL_OPTIONS, ENGINE_OPTIONS)
     judged = constraint_findings(declared(models), {NAME: {}})
-    for sentence in [*found, *judged["errors"], *judged["warnings"]]:
+    nccl = nccl_findings.nccl_findings(models, str(ROOT / "roles/nccl/files/parameters.yml"), {})
+    found += nccl["errors"]
+    for sentence in [*found, *judged["errors"], *judged["warnings"], *nccl["warnings"]]:
         assert sentence.startswith(f"modelhost_models.{NAME}") and len(sentence) > len(f"modelhost_models.{NAME}.") + 10
     assert repr(entry) == repr(before)  # judging rewrites nothing
     if not found:
@@ -127,3 +131,4 @@ def test_any_entry_is_refused_in_sentences_or_rendered(rendered: Any, entry: Any
         assert config["port"] == entry["port"] and config["served-model-name"][0] == NAME
         assert repr({key: config[key] for key in entry.get("serve", {})}) == repr(entry.get("serve", {}))
         assert f'MODELHOST_MODEL="{NAME}"' in texts["model.env.j2"]
+        assert len(systemd.parse_environment(texts["nccl.env"])) == len(entry.get("nccl", {}))

@@ -18,7 +18,8 @@ PLAY = [{
     "vars_files": [str(ROOT / "playbooks/group_vars/all/vllm.yml")],
     "vars": {
         "ansible_python_interpreter": "{{ ansible_playbook_python }}", "modelhost_engine_list": [], "modelhost_uv": {"version": "1"},
-        "modelhost_wheel_folders": [], "modelhost_download_environment": {}, "modelhost_catalogue": [], "cuda_toolkit_home": ""},
+        "modelhost_wheel_folders": [], "modelhost_download_environment": {}, "modelhost_catalogue": [], "cuda_toolkit_home": "",
+        "__modelhost_weights_root": "/nowhere"},
     "tasks": [{"ansible.builtin.import_role": {"name": "vllm"}}],
 }]
 SERVED = "vllm-0.31.0 is not declared and stays, since it is in use: vllm-small.service"
