@@ -15,7 +15,10 @@ ROOT = Path(__file__).parent.parent
 # Of pytest: a test, its reason; of Ansible: a task; with colours in between
 FAILURE = re.compile(r"FAILED|ERROR|fatal:|│\S* +E +\S|assert .*Error")
 PLACES = threading.Semaphore(max(2, os.cpu_count() or 1))
-SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+# Those with the most tests first, so that no processor waits for the last one at the end
+SCENARIOS = sorted(
+    (path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")),
+    key=lambda name: -sum(path.stat().st_size for path in ROOT.glob(f"molecule/{name}/tests/*.py")))
 
 
 class Run(threading.Thread):
