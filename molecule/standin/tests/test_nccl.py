@@ -33,7 +33,8 @@ def test_the_status_shows_them_with_what_a_forgotten_file_adds(controller, host)
         host.check_output("rm /etc/nccl.conf")
     assert "plain: NCCL_P2P_LEVEL=SYS (unit)" in said
     assert "plain: NCCL_IB_DISABLE=1 (/etc/nccl.conf:3)" in said
-    assert "/etc/nccl.conf:2" not in said
+    assert "/etc/nccl.conf:2 sets NCCL_P2P_LEVEL=LOC for every model that does not declare" in said
+    assert "plain: NCCL_P2P_LEVEL=LOC" not in said
 
 
 @pytest.mark.case("N1")

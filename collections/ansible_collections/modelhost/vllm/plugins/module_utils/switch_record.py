@@ -17,6 +17,7 @@ from typing import Any, Iterator
 from ansible_collections.modelhost.vllm.plugins.module_utils import models
 
 RECORD = "/var/lib/modelhost/state/switch.json"
+GUARD = "/run/modelhost/switch.lock"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # Seconds that a step may be silent. A stop says more: systemd's own limit comes on top.
 SILENCE = 120
@@ -41,8 +42,8 @@ def read() -> dict[str, Any]:
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
     """One process of the host at a time decides whose the record is."""
-    os.makedirs(os.path.dirname(RECORD), mode=0o700, exist_ok=True)
-    with open(os.path.join(os.path.dirname(RECORD), ".switch.lock"), "w", encoding="ascii") as stream:
+    os.makedirs(os.path.dirname(GUARD), exist_ok=True)
+    with open(GUARD, "a", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 

@@ -71,6 +71,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     }.items():
         monkeypatch.setattr(models, name, str(tmp_path / folder))
     monkeypatch.setattr(switch_record, "RECORD", str(tmp_path / "state/switch.json"))
+    monkeypatch.setattr(switch_record, "GUARD", str(tmp_path / "run/switch.lock"))
     monkeypatch.setattr(models, "MARK", f"Documentation=file:{tmp_path}/live/")
     made = Host(tmp_path)
     monkeypatch.setattr(systemd, "run", made.run)

@@ -135,13 +135,13 @@ def test_a_lock_that_is_lost_is_not_taken_again(lock, held):
 
 def test_a_lock_that_was_broken_by_a_run_that_has_ended(lock, host):
     assert lock(step="go back")["msg"] == "the lock of this switch was broken by another run (which has ended): nothing more is done"
-    assert host.files("state") == {".switch.lock": ""}
+    assert host.files("state") == {}
 
 
 def test_release(lock, held, host):
     held()
     assert lock("released") == {"changed": False}
-    assert host.files("state") == {".switch.lock": ""}
+    assert host.files("state") == {}
     assert lock("released") == {"changed": False}
 
 
