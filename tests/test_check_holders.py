@@ -151,11 +151,11 @@ def test_one_of_two_goes_first_whoever_looks(script, tmp_path: Path) -> None:
         assert script.goes_first("small", "large") is not script.goes_first("large", "small")
 
 
-def test_a_record_that_is_damaged(check) -> None:
-    for text in ("{", "{}"):
-        status, said = check(SELF, unit("large", "activating", "start-pre"), applied=text)
-        assert status == 1
-        assert said.startswith("not started: whether the GPUs are free cannot be known: ")
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"models": 1}'])
+@pytest.mark.parametrize(("other", "starts"), [("large", False), ("tiny", True)])
+def test_a_record_that_is_damaged(check, text, other, starts) -> None:
+    """Both would refuse otherwise, and nothing would serve after a boot."""
+    assert check(SELF, unit(other, "activating", "start-pre"), applied=text)[0] == (0 if starts else 1)
 
 
 def test_a_foreign_process(check) -> None:

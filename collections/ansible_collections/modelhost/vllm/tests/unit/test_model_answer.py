@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.module_utils import switch_record
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record
 from ansible_collections.modelhost.vllm.plugins.modules import model_answer
 
 PARIS = (200, {"choices": [{"message": {"content": " Paris. "}, "finish_reason": "stop"}]})
@@ -105,9 +105,25 @@ def test_the_wait_is_a_sign_of_life(small, call):
     switch_record.write({
         "owner": owner, "boot": switch_record.boot_id(), "since": "", "model": "small", "step": "start", "silence": 120, "progress": ""})
     resume = call(model_answer, **PARAMS)["resume"]
-    assert [switch_record.read()[key] for key in ("step", "silence", "progress")] == ["wait", 1020, ""]
-    call(model_answer, **PARAMS, resume=resume)
     assert [switch_record.read()[key] for key in ("step", "silence", "progress")] == ["wait", 1020, "loading weights"]
+    assert resume["progress"] == "loading weights"
+
+
+def test_a_full_disk_takes_nothing_away_from_the_answer(small, call, monkeypatch, fill_the_disk):
+    """Where the answer counted as a failure, so would that of the model before, and nothing would serve."""
+    monkeypatch.setattr(Endpoint, "names", ["small"])
+    fill_the_disk()
+    result = call(model_answer, **PARAMS, resume={"loading": True})
+    assert (result["finished"], result["verdict"]) == (True, "coherent")
+    assert result["warnings"] == ["small: how long its load took is not kept: [Errno 28] No space left on device"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"models": []}', '{"models": {"small": "x"}}', '{"models": {"small": [1, {}]}}'])
+def test_a_damaged_record_of_loads_is_none(small, call, text):
+    small.write("state/loads.json", text)
+    assert call(model_answer, **PARAMS)["progress"].startswith("loading weights  (")
+    models.add_load("small", {"engine": "vllm-1", "seconds": 3.0, "at": "now"})
+    assert models.read_loads("small") == [{"engine": "vllm-1", "seconds": 3.0, "at": "now"}]
 
 
 def test_a_load_is_waited_for(small, call):
