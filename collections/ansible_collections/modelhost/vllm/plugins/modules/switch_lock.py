@@ -94,8 +94,8 @@ def hold(module: AnsibleModule) -> dict[str, object]:
         since = record["since"] if ours else datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         try:
             switch_record.write({
-                "owner": params["owner"], "since": since, "boot": switch_record.boot_id(), "model": params["model"] or record.get("model", ""),
-                "step": params["step"], "silence": params["silence"], "progress": ""})
+                "owner": params["owner"], "since": since, "boot": switch_record.boot_id(),
+                "model": params["model"] or record.get("model", ""), "step": params["step"], "silence": params["silence"], "progress": ""})
         except OSError as error:
             if params["step"] != switch_record.GOING_BACK:
                 module.fail_json(msg=f"{switch_record.RECORD} cannot be written, and nothing more is done: {error}")
