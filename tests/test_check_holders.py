@@ -54,7 +54,7 @@ def check(script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
     def act(
         *units: str, gpus: str = "all", computing: str | None = None, processes: dict[str, tuple[str, str]] | None = None,
-        applied: str | None = None, smi: str | None = None,
+        applied: str | None = None, smi: str | None = None, leaving: tuple[str, ...] = (),
     ) -> tuple[int, str]:
         (tmp_path / "units").write_text("\n".join(units))
         command("systemctl", f"[ \"$1 $2\" = 'show vllm-*.service' ] && cat {tmp_path}/units")
@@ -72,7 +72,7 @@ def check(script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         if applied is not None:
             (tmp_path / "applied.json").write_text(applied)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        monkeypatch.setattr("sys.argv", ["check-holders", "small", gpus])
+        monkeypatch.setattr("sys.argv", ["check-holders", "small", gpus, *leaving])
         try:
             script.main()
         except SystemExit as ended:
@@ -151,11 +151,34 @@ def test_one_of_two_goes_first_whoever_looks(script, tmp_path: Path) -> None:
         assert script.goes_first("small", "large") is not script.goes_first("large", "small")
 
 
-def test_a_record_that_is_damaged(check) -> None:
-    for text in ("{", "{}"):
-        status, said = check(SELF, unit("large", "activating", "start-pre"), applied=text)
-        assert status == 1
-        assert said.startswith("not started: whether the GPUs are free cannot be known: ")
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"models": 1}'])
+@pytest.mark.parametrize(("other", "starts"), [("large", False), ("tiny", True)])
+def test_a_record_that_is_damaged(check, text, other, starts) -> None:
+    """Both would refuse otherwise, and nothing would serve after a boot."""
+    assert check(SELF, unit(other, "activating", "start-pre"), applied=text)[0] == (0 if starts else 1)
+
+
+def test_a_switch_asks_what_it_is_not_going_to_stop(check) -> None:
+    """Found after the stop, both would hold the GPUs against the model that is gone back to, too."""
+    serving, by_hand = unit("large", "active", "running"), unit("by-hand", "active", "running", None)
+    computing = "00000000:41:00.0, 812, 90112 MiB\n00000000:61:00.0, 99, 12 MiB\n"
+    processes = {
+        "812": ("/system.slice/vllm-large.service", "VLLM::EngineCore"),
+        "99": ("/user.slice/user-1000.slice/session-3.scope", "python3")}
+    assert check(serving, by_hand, computing=computing, processes=processes, leaving=("large",)) == (
+        1, "not started: vllm-by-hand.service is active (running) on GPUs all\n"
+           f"not started: process 99 (python3) holds 12 MiB of GPU 3\n{TO_EXCHANGE}")
+
+
+def test_what_a_switch_is_going_to_stop_is_no_holder(check) -> None:
+    """The target itself too, where it is applied anew."""
+    processes = {"812": ("/system.slice/vllm-small.service", "VLLM::EngineCore")}
+    computing = "00000000:41:00.0, 812, 90112 MiB\n"
+    running = unit("small", "active", "running")
+    # One in another namespace, whose processes are not seen here
+    computing += "00000000:41:00.0, 4711, 90112 MiB\n"
+    assert check(
+        running, unit("large", "active", "running"), computing=computing, processes=processes, leaving=("small", "large")) == (0, "")
 
 
 def test_a_foreign_process(check) -> None:

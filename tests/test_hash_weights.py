@@ -58,6 +58,22 @@ def test_hashed_once_and_again_only_what_changed(top: Path) -> None:
     assert state(top) == ("complete", [], [])  # and what the record said of config.json still holds
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"files": []}', '{"files": {"config.json": {}, "model.gguf": 1}}'])
+def test_a_damaged_record_counts_as_none(top: Path, text: str) -> None:
+    record = Path(inspect(HUB, [str(top.parent)])["record"])
+    record.parent.mkdir()
+    record.write_text(text)
+    assert state(top) == ("complete", ["config.json", "model.gguf"], [])
+    assert hash_weights(top, ["config.json", "model.gguf"]).returncode == 0
+    assert state(top) == ("complete", [], [])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"files": []}', '{"files": {"config.json": 2}}'])
+def test_a_damaged_manifest_is_missing(top: Path, text: str) -> None:
+    (top / ".modelhost.json").write_text(text)
+    assert inspect(HUB, [str(top.parent)])["missing"] == [".modelhost.json"]
+
+
 def test_a_file_that_cannot_be_read(top: Path) -> None:
     os.remove(top / "model.gguf")
     result = hash_weights(top, ["config.json", "model.gguf"])

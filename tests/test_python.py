@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 PLUGINS = Path(__file__).resolve().parents[1] / "collections/ansible_collections/modelhost/vllm/plugins"
-ON_HOSTS = sorted([*PLUGINS.glob("modules/*.py"), *PLUGINS.glob("module_utils/*.py")])
+ROLES = Path(__file__).resolve().parents[1] / "roles"
+# Programs that hosts run with the system's Python; those of model_weights ask for 3.11 or later (model_weights_python).
+PROGRAMS = [path for path in ROLES.glob("*/files/**/*") if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/python3\n")]
+ON_HOSTS = sorted([*PLUGINS.glob("modules/*.py"), *PLUGINS.glob("module_utils/*.py"), *PROGRAMS])
 NEWER_THAN_3_9 = {"tomllib", "annotationlib", "compression"}
 
 
@@ -21,6 +24,10 @@ def imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Import):
             names.update(alias.name.split(".")[0] for alias in node.names)
     return names
+
+
+def test_the_programs_are_among_them() -> None:
+    assert {path.name for path in PROGRAMS} >= {"check-gpus", "check-holders", "modelhost-tuning"}
 
 
 @pytest.mark.parametrize("path", ON_HOSTS, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from store import Hashing, Progress, fail, gigabytes, write_record
+from store import Hashing, Progress, fail, gigabytes, read_record, write_record
 
 
 def main() -> None:
@@ -18,10 +18,7 @@ def main() -> None:
     directory, record = Path(job["directory"]), Path(job["record"])
     files = {name: directory / name for name in job["files"]}
     begun = time.monotonic()
-    try:
-        known = json.loads(record.read_text())["files"]
-    except (OSError, ValueError, KeyError):
-        known = {}
+    known = read_record(record)
     try:
         total = sum(path.stat().st_size for path in files.values())
         hashing = Hashing(files)

@@ -22,6 +22,7 @@ from pathlib import Path
 MANIFEST = ".modelhost.json"
 WORK = ".cache"  # downloads in progress, below the partial directory; not part of the weights
 BLOCK = 8 * 2**20
+RECORDED = ("size", "mtime_ns", "inode", "sha256")
 
 
 class Job:
@@ -131,10 +132,18 @@ class Hashing:
         return name, {**of, **{key: digest.hexdigest() for key, digest in digests.items()}}
 
 
+def read_record(path: Path) -> dict[str, dict]:
+    """What was hashed; what is damaged in it is not kept."""
+    try:
+        files = json.loads(path.read_text())["files"]
+        return {name: entry for name, entry in files.items() if set(RECORDED) <= set(entry)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def write_record(path: Path, directory: Path, files: dict[str, dict]) -> None:
     """Keep what was hashed, so that it is not read again before it changes: plugins/module_utils/weights.py reads it."""
-    keys = ("size", "mtime_ns", "inode", "sha256")
-    kept = {name: {key: entry[key] for key in keys} for name, entry in files.items()}
+    kept = {name: {key: entry[key] for key in RECORDED} for name, entry in files.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text(json.dumps({"directory": str(directory), "files": kept}, indent=1, sort_keys=True) + "\n")

@@ -250,7 +250,8 @@ def together(error: BaseException, values: dict[str, Any]) -> dict[str, Any]:
     """A refusal that comes from more than an option's own value."""
     text = re.sub(r"\bValue error, |^Error: ", "", said(error))
     option = blamed(f"{text} {error}", values)
-    return {"option": option, "value": plain(values.get(option)), "why": "together", "said": text, "allowed": []}
+    shown = "***" if option.replace("-", "_") in SECRET else plain(values.get(option))
+    return {"option": option, "value": shown, "why": "together", "said": text, "allowed": []}
 
 
 def judge(engine: Engine, model: dict[str, Any]) -> dict[str, Any]:

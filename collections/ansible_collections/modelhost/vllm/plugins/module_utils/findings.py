@@ -158,6 +158,8 @@ _SAID_ELSEWHERE = {
     "CUDA_VISIBLE_DEVICES": "{0}.gpus",
     # Everyone can read a unit's files, except the one for this.
     "api-key": "modelhost_api_keys, in the Vault file", "VLLM_API_KEY": "modelhost_api_keys, in the Vault file"}
+# Secrets that no unit needs, since weights are there before a start. The others' readers: huggingface_hub's "Environment variables".
+_OF_THE_HUB = ("hf-token", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def _address_findings(where: str, name: str, model: dict[str, Any], models: dict[str, Any]) -> list[str]:
@@ -181,6 +183,8 @@ def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
         if name.startswith("-") or "_" in name:
             plain = name.lstrip("-").replace("_", "-") + dot + field
             found.append(f"{where}.serve.{option}: write {plain!r}, as `vllm serve --help` does but without the dashes in front")
+        elif name in _OF_THE_HUB:
+            found.append(_hub_finding(f"{where}.serve.{option}"))
         elif option in _SAID_ELSEWHERE:
             found.append(f"{where}.serve.{option}: say it in {_SAID_ELSEWHERE[option].format(where)}, from where the unit takes it")
         elif value is None:
@@ -188,11 +192,19 @@ def _serve_findings(where: str, serve: dict[str, Any]) -> list[str]:
     return found
 
 
+def _hub_finding(variable: str) -> str:
+    return (
+        f"{variable}: everyone on the host can read it there, and the unit fetches nothing: write the token as modelhost_hub_token, in the "
+        "Vault file, for the fetch alone")
+
+
 def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
     found = []
     for name, value in model.get("environment", {}).items():
         if name in _SAID_ELSEWHERE:
             found.append(f"{where}.environment.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
+        elif name in _OF_THE_HUB:
+            found.append(_hub_finding(f"{where}.environment.{name}"))
         elif name in ("CUDA_HOME", "CUDA_PATH") and not re.match(r"/[^:\s]+\Z", str(value)):
             found.append(
                 f"{where}.environment.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the folder "

@@ -19,7 +19,7 @@ import json
 import os
 import tempfile
 import time
-from typing import Any
+from typing import Any, Iterable
 
 from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
 
@@ -63,9 +63,12 @@ def running_path(name: str) -> str:
 
 
 def declared(model: str) -> dict[str, str | None]:
-    """The declared files of a model, with their texts. The secret one is always among them: None where the model shall have no key."""
+    """The declared files of a model, with their texts. The secret one is always among them: None where the model shall have no key.
+
+    A hidden file is what a write that was killed has left.
+    """
     folder = os.path.join(DECLARED, model)
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    names = [name for name in os.listdir(folder) if not name.startswith(".")] if os.path.isdir(folder) else []
     return {name: read(declared_path(model, name)) for name in sorted({*names, f"{model}.secret.env"})}
 
 
@@ -126,15 +129,29 @@ def read(path: str) -> str | None:
 
 def write(path: str, text: str, mode: int = 0o644, folder_mode: int = 0o755) -> None:
     """Replace a file in one step: whoever reads it sees the old text or the new one."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=folder_mode, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".")
-    with open(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        os.fchmod(stream.fileno(), mode)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    write_all([(path, text, mode)], folder_mode)
+
+
+def write_all(files: Iterable[tuple[str, str, int]], folder_mode: int = 0o755) -> None:
+    """Replace files, each given with its text and mode. Where the disk has no room for all of them, none is replaced."""
+    ready: list[tuple[str, str]] = []
+    try:
+        for path, text, mode in files:
+            folder = os.path.dirname(path)
+            os.makedirs(folder, mode=folder_mode, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=".")
+            ready.append((temporary, path))
+            with open(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                os.fchmod(stream.fileno(), mode)
+                stream.flush()
+                os.fsync(stream.fileno())
+    except BaseException:
+        for temporary, _path in ready:
+            os.remove(temporary)
+        raise
+    for temporary, path in ready:
+        os.replace(temporary, path)
 
 
 def remove(path: str) -> None:
@@ -143,13 +160,30 @@ def remove(path: str) -> None:
 
 
 def read_applied() -> dict[str, dict[str, Any]]:
-    """What was applied, by model: port, host, wish, digest and so on. Empty on a host that never served."""
+    """What was applied, by model: port, host, wish, digest and so on. Empty on a host that never served.
+
+    Raises ValueError for a record that cannot be read: to take it for an empty one would forget what is gone back to.
+    """
     text = read(APPLIED)
-    return json.loads(text)["models"] if text else {}
+    found = by_model(text, dict)
+    if text and found is None:
+        raise ValueError(
+            f"{APPLIED}, the record of what was applied, cannot be read: put back a copy, or move it away; then the units that are enabled "
+            "for boot stay as they are, and the next switch_model.yml writes it anew")
+    return found or {}
 
 
 def write_applied(applied: dict[str, dict[str, Any]]) -> None:
     write(APPLIED, json.dumps({"schema": 1, "models": applied}, indent=2, sort_keys=True) + "\n")
+
+
+def by_model(text: str | None, kind: type) -> dict[str, Any] | None:
+    """What a state file of ours has for each model, a dict or a list; None where it is not there, or damaged."""
+    try:
+        found = json.loads(text or "")["models"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, dict) and all(isinstance(each, kind) for each in found.values()) else None
 
 
 def address(model: str, applied: dict[str, dict[str, Any]]) -> tuple[str, int]:
@@ -169,15 +203,17 @@ def running_for(unit: dict[str, str]) -> float:
 
 
 def read_loads(model: str) -> list[dict[str, Any]]:
-    """The last loads of a model on this host, oldest first: `seconds` from the start of its process to its first answer, `engine`, `at`."""
-    text = read(LOADS)
-    return json.loads(text)["models"].get(model, []) if text else []
+    """The last loads of a model on this host, oldest first: `seconds` from the start of its process to its first answer, `engine`, `at`.
+
+    They only help people to wait, so that a damaged file counts as none.
+    """
+    loads = (by_model(read(LOADS), list) or {}).get(model, [])
+    return [each for each in loads if isinstance(each, dict) and isinstance(each.get("seconds"), (int, float))]
 
 
 def add_load(model: str, load: dict[str, Any], most: int = 10) -> None:
-    text = read(LOADS)
-    loads = json.loads(text)["models"] if text else {}
-    loads[model] = [*loads.get(model, []), load][-most:]
+    loads = by_model(read(LOADS), list) or {}
+    loads[model] = [*read_loads(model), load][-most:]
     write(LOADS, json.dumps({"schema": 1, "models": loads}, indent=2, sort_keys=True) + "\n")
 
 

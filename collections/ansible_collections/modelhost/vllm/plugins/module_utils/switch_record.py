@@ -22,6 +22,10 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # Seconds that a step may be silent. A stop says more: systemd's own limit comes on top.
 SILENCE = 120
 GOING_BACK = "go back"
+# What a damaged record says
+UNKNOWN = {
+    "owner": {"user": "unknown", "controller": "unknown", "pid": 0, "run": "unknown - 0 gone"}, "since": "unknown", "boot": "",
+    "model": "unknown", "step": "unknown", "silence": SILENCE, "progress": ""}
 
 
 def boot_id() -> str:
@@ -29,12 +33,19 @@ def boot_id() -> str:
 
 
 def read() -> dict[str, Any]:
-    """The record with `age`, seconds since the last sign of life, and `interrupted`: a reboot, or too long a silence. {} without one."""
+    """The record with `age`, seconds since the last sign of life, and `interrupted`: a reboot, or too long a silence. {} without one.
+
+    A record that is damaged counts as that of an unknown run that was interrupted: if it still runs, it finds out before it stops anything.
+    """
     try:
         with open(RECORD, encoding="utf-8") as stream:
             record, changed = json.load(stream), os.fstat(stream.fileno()).st_mtime
     except FileNotFoundError:
         return {}
+    except ValueError:
+        record, changed = None, time.time()
+    if not isinstance(record, dict) or not set(UNKNOWN) <= set(record):
+        record = UNKNOWN
     age = max(0.0, time.time() - changed)
     return {**record, "age": round(age), "interrupted": record["boot"] != boot_id() or age > record["silence"]}
 
@@ -53,14 +64,16 @@ def write(record: dict[str, Any]) -> None:
 
 
 def note(silence: int = SILENCE, **facts: str) -> None:
-    """Renew the record with what has changed: the `step`, the `progress`. Nothing is noted where no switch is under way."""
+    """Renew the record with what has changed: the `step`, the `progress`. Nothing is noted where no switch is under way.
+
+    A disk that is full ends no switch that could still serve: then the sign of life is missing.
+    """
     if not os.path.exists(RECORD):
         return
-    with exclusive():
-        text = models.read(RECORD)
-        if text is None:
+    with contextlib.suppress(OSError), exclusive():
+        record = {name: value for name, value in read().items() if name not in ("age", "interrupted")}
+        if not record or record["step"] == UNKNOWN["step"]:
             return
-        record = json.loads(text)
         if record["step"] == GOING_BACK:  # start and wait are then those of the model before
             facts.pop("step", None)
         write({**record, "silence": silence, "progress": "", **facts})

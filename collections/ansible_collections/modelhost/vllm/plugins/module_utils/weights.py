@@ -159,9 +159,10 @@ def read_manifest(top: str) -> dict[str, dict] | None:
     """The files that the manifest in `top` names, each with its size and sha256; None where there is no usable manifest."""
     try:
         with open(os.path.join(top, MANIFEST), encoding="utf-8") as stream:
-            return json.load(stream)["files"]
+            files = json.load(stream)["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return files if isinstance(files, dict) and all(isinstance(entry, dict) for entry in files.values()) else None
 
 
 def record_path(top: str, root: str) -> str:
@@ -171,11 +172,12 @@ def record_path(top: str, root: str) -> str:
 
 
 def read_record(path: str) -> dict[str, dict]:
-    """File -> size, mtime_ns and inode of the file that was hashed, and its sha256. Empty where nothing was hashed yet."""
+    """File -> size, mtime_ns and inode of the file that was hashed, and its sha256. What is damaged in it counts as never hashed."""
     try:
         with open(path, encoding="utf-8") as stream:
-            return json.load(stream)["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+            files = json.load(stream)["files"]
+            return {name: entry for name, entry in files.items() if {"size", "mtime_ns", "inode", "sha256"} <= set(entry)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -278,6 +280,7 @@ def inspect(weights: dict, roots: list[str]) -> dict:
     wanted = set(manifest) | named_by_weights(here, files)
     if read is None and not in_place:
         wanted.add(MANIFEST)
+        files.pop(MANIFEST, None)  # what cannot be read vouches for nothing
     result["missing"] = sorted(wanted - set(files))
     result["bytes"] = sum(size for name, size in files.items() if name != MANIFEST)
     record = read_record(result["record"])

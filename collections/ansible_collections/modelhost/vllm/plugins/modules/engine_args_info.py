@@ -182,8 +182,7 @@ def judge(engine: str, questions: dict[str, Any], params: dict[str, Any], write:
     keys = {name: arguments.key(question, mark, sources) for name, question in questions.items()}
     found, asked = {}, {}
     for name, question in questions.items():
-        text = models.read(os.path.join(params["kept"], name + ".json"))
-        kept = json.loads(text) if text else {}
+        kept = kept_answer(os.path.join(params["kept"], name + ".json"))
         if kept.get("key") == keys[name]:
             found[name] = kept["judgement"]
         else:
@@ -201,6 +200,15 @@ def judge(engine: str, questions: dict[str, Any], params: dict[str, Any], write:
             text = json.dumps({"key": keys[name], "judgement": found[name]})
             models.write(os.path.join(params["kept"], name + ".json"), text, 0o600, 0o700)
     return found, list(asked)
+
+
+def kept_answer(path: str) -> dict[str, Any]:
+    """The key and the judgement in a file of answers; {} where there is none that can be read: then the engine is asked again."""
+    try:
+        kept = json.loads(models.read(path) or "{}")
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) and isinstance(kept.get("judgement"), dict) else {}
 
 
 def may_run(user: str) -> bool:

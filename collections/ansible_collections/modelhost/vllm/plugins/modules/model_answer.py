@@ -147,9 +147,12 @@ class Wait:
             self.module.warn(f"{self.model}: {MAX_TOKENS} tokens were not enough for its reasoning, so its answer is not judged.")
         seconds = round(models.running_for(unit), 1)
         if self.resume.get("loading"):
-            models.add_load(self.model, {
-                "engine": self.module.params["engine"], "seconds": seconds,
-                "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")})
+            try:
+                models.add_load(self.model, {
+                    "engine": self.module.params["engine"], "seconds": seconds,
+                    "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")})
+            except OSError as error:  # a full disk takes nothing away from the answer
+                self.module.warn(f"{self.model}: how long its load took is not kept: {error}")
         self.module.exit_json(
             changed=False, finished=True, answer=judged["answer"], verdict=judged["verdict"], seconds=seconds)
 

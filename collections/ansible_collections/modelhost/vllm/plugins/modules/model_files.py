@@ -175,7 +175,8 @@ def main() -> None:
 
     if not module.check_mode:
         for path, name, text in writes:
-            models.write(path, text, 0o600 if path.startswith(models.ADOPTED) else models.mode_of(name))
+            kept = path.startswith(models.ADOPTED + "/")  # it may hold a key
+            models.write(path, text, 0o600 if kept else models.mode_of(name), 0o700 if kept else 0o755)
         for path, name, text in removals:
             models.remove(path)
         if any(path.startswith(models.LIVE_UNITS) for path, name, text in writes + removals):

@@ -102,13 +102,12 @@ def apply(model: str, replaces: list[str], record: dict[str, object], check_mode
         return changed, generation
     switch_record.note(step="apply")
     folder = os.path.join(models.GENERATIONS, model, generation)
-    for name, text in shown.items():
-        models.write(os.path.join(folder, name), text, 0o600, 0o700)
+    models.write_all([(os.path.join(folder, name), text, 0o600) for name, text in shown.items()], 0o700)
+    # The live files are what is gone back to, so that they change all together.
+    models.write_all([(models.live_path(name), text, models.mode_of(name)) for name, text in trial.items() if text is not None])
     for name, text in trial.items():
         if text is None:
             models.remove(models.live_path(name))
-        else:
-            models.write(models.live_path(name), text, models.mode_of(name))
     drop(model, check_mode=False)
     # The target is enabled before the others are not: a crash in between leaves one too many, never none.
     systemd.run(["systemctl", "daemon-reload"])

@@ -11,6 +11,7 @@ description:
   - A lock is broken where its holder cannot be there any more, which is said in a warning. That is the case after a reboot, after a silence
     that is longer than the step allows, or where the holder ran on this very controller and its process has ended.
   - A run whose lock was broken by another fails at its next step, before it stops anything.
+  - Where the disk is full, the step V(go back) is taken without the note, and every other one fails.
   - The lock is no part of the host's state. Taking and releasing it is never reported as a change.
 options:
   state:
@@ -91,9 +92,14 @@ def hold(module: AnsibleModule) -> dict[str, object]:
                 record["age"], record["silence"]))
     if not module.check_mode:
         since = record["since"] if ours else datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        switch_record.write({
-            "owner": params["owner"], "since": since, "boot": switch_record.boot_id(), "model": params["model"] or record.get("model", ""),
-            "step": params["step"], "silence": params["silence"], "progress": ""})
+        try:
+            switch_record.write({
+                "owner": params["owner"], "since": since, "boot": switch_record.boot_id(),
+                "model": params["model"] or record.get("model", ""), "step": params["step"], "silence": params["silence"], "progress": ""})
+        except OSError as error:
+            if params["step"] != switch_record.GOING_BACK:
+                module.fail_json(msg=f"{switch_record.RECORD} cannot be written, and nothing more is done: {error}")
+            module.warn(f"That this run goes back is not noted: {error}")  # what served before matters more
     if record and not ours:
         module.warn("A switch to {0} by {1} {3} at step {2!r}.".format(
             record["model"], switch_record.holder(record), record["step"], "was interrupted" if ended else "is broken off, by force,"))

@@ -79,6 +79,15 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.fixture
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch):
+    """From its call on, no file of ours can be written."""
+    def full(files, folder_mode=0o755):
+        raise OSError(28, "No space left on device")
+
+    return lambda: monkeypatch.setattr(models, "write_all", full)
+
+
+@pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Run a module as Ansible would, in this process; its result, with its warnings as plain sentences."""
     # Where a test imports a plug-in of the controller, Ansible would show the warnings of a module instead of returning them.

@@ -305,6 +305,13 @@ def test_what_counts_as_a_refusal_of_the_configuration(ask, host, tmp_path, rais
     assert found["unchecked"] == unasked
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"key": ""}'])
+def test_a_kept_answer_that_is_damaged_is_asked_again(ask, host, tmp_path, text):
+    host.write("kept/m.json", text)
+    assert ask({})[1] == ["m"]
+    assert ask()[1] == []
+
+
 def test_the_same_question_is_asked_once(ask, host, tmp_path):
     first, asked = ask({})
     assert (first["findings"], first["arguments"], asked) == ([], {"port": 8000}, ["m"])

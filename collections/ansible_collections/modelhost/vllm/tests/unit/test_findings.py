@@ -91,3 +91,13 @@ def test_a_home_of_cuda_that_is_one():
 
 def test_what_only_sounds_like_it_is_left_alone():
     assert rules(small=model(environment={"CUDA_HOMES": "a:b", "PATH": "/a:/b"})) == []
+
+
+@pytest.mark.parametrize(("changes", "variable"), [
+    ({"serve": {"hf-token": "hf_secret"}}, "serve.hf-token"), ({"environment": {"HF_TOKEN": "hf_secret"}}, "environment.HF_TOKEN"),
+    ({"environment": {"HUGGING_FACE_HUB_TOKEN": "hf_secret"}}, "environment.HUGGING_FACE_HUB_TOKEN")])
+def test_a_token_of_the_hub_is_no_part_of_a_model(changes, variable):
+    options = {name: {"type": "raw"} for name in (*model(), "environment", "serve")}
+    assert findings.catalogue_findings({"small": model(**changes)}, {"vllm": {}}, "small", "", {}, options, {}) == [
+        f"modelhost_models.small.{variable}: everyone on the host can read it there, and the unit fetches nothing: write the token as "
+        "modelhost_hub_token, in the Vault file, for the fetch alone"]

@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.module_utils import switch_record
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record
 from ansible_collections.modelhost.vllm.plugins.modules import model_answer
 
 PARIS = (200, {"choices": [{"message": {"content": " Paris. "}, "finish_reason": "stop"}]})
@@ -211,3 +211,20 @@ def test_check_mode_waits_for_nothing(small, call):
 
 def test_movement_of_a_unit_that_is_gone():
     assert model_answer.movement("/nowhere.slice/vllm-small.service") == (0, 0)
+
+
+def test_a_full_disk_takes_nothing_away_from_the_answer(small, call, monkeypatch, fill_the_disk):
+    """Where the answer counted as a failure, so would that of the model before, and nothing would serve."""
+    monkeypatch.setattr(Endpoint, "names", ["small"])
+    fill_the_disk()
+    result = call(model_answer, **PARAMS, resume={"loading": True})
+    assert (result["finished"], result["verdict"]) == (True, "coherent")
+    assert result["warnings"] == ["small: how long its load took is not kept: [Errno 28] No space left on device"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"models": []}', '{"models": {"small": "x"}}', '{"models": {"small": [1, {}]}}'])
+def test_a_damaged_record_of_loads_is_none(small, call, text):
+    small.write("state/loads.json", text)
+    assert call(model_answer, **PARAMS)["progress"].startswith("loading weights  (")
+    models.add_load("small", {"engine": "vllm-1", "seconds": 3.0, "at": "now"})
+    assert models.read_loads("small") == [{"engine": "vllm-1", "seconds": 3.0, "at": "now"}]

@@ -93,6 +93,7 @@ def test_a_unit_that_is_taken_over_is_copied_and_stays_until_the_switch(host, ca
     assert host.files("units") == {"vllm-small.service": FOREIGN}
     assert host.files("live") == {}
     assert host.files("adopted") == {"vllm-small.service.352aab9294e5": FOREIGN}
+    assert (host.mode("adopted"), host.mode("adopted/vllm-small.service.352aab9294e5")) == ("0700", "0600")
     assert call(model_files, files=small, adopt=True)["changed"] is False
 
 

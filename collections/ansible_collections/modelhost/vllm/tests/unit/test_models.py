@@ -264,3 +264,33 @@ def test_the_last_loads_of_each_model(host):
     assert models.read_loads("large") == [{"seconds": 1860.0, "engine": "vllm-1", "at": "2026-11-30T09:37:40+00:00"}]
     assert models.read_loads("other") == []
     assert json.loads((host.root / "state/loads.json").read_text())["schema"] == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"models": []}', '{"models": {"small": 1}}'])
+def test_a_damaged_record_of_what_was_applied_is_not_taken_for_an_empty_one(host, text):
+    host.write("state/applied.json", text)
+    with pytest.raises(ValueError, match="applied.json, the record of what was applied, cannot be read: put back a copy, or move it away"):
+        models.read_applied()
+
+
+def test_what_a_killed_write_left_is_not_declared(host):
+    host.write("declared/small/small.yaml", "port: 1\n")
+    host.write("declared/small/.abc123", "port:")
+    assert models.declared("small") == {"small.yaml": "port: 1\n", "small.secret.env": None}
+
+
+def test_where_one_file_cannot_be_written_none_is(host, monkeypatch):
+    host.write("live/a", "old")
+    real = os.fsync
+    synced = []
+
+    def fsync(handle):
+        synced.append(handle)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(models.os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left"):
+        models.write_all([(str(host.root / "live/a"), "new", 0o644), (str(host.root / "live/c"), "new", 0o644)])
+    assert host.files("live") == {"a": "old"}

@@ -244,3 +244,23 @@ def test_the_action_asks_again_where_the_holder_has_ended(act):
 def test_the_action_leaves_a_holder_alone_that_is_there(act):
     refused = {"failed": True, "holder": {"owner": ALICE}}
     assert act(False, refused) == (refused, [{"state": "held", "model": "small", "owner": BOB}])
+
+
+def test_a_damaged_lock_is_broken_and_said(lock, host):
+    host.write("state/switch.json", "{")
+    assert lock(model="small")["warnings"] == [
+        "A switch to unknown by unknown@unknown (process 0), since unknown was interrupted at step 'unknown'."]
+    assert on_disk()["owner"] == ALICE
+
+
+def test_whose_lock_was_damaged_stops_nothing(lock, host):
+    host.write("state/switch.json", "{")
+    assert lock(step="stop")["msg"].startswith("the lock of this switch was broken by another run (unknown@unknown")
+
+
+def test_a_full_disk_ends_a_switch_before_the_stop_and_no_way_back(lock, held, host, fill_the_disk):
+    held()
+    fill_the_disk()
+    assert lock(step="stop")["msg"] == (
+        f"{switch_record.RECORD} cannot be written, and nothing more is done: [Errno 28] No space left on device")
+    assert lock(step="go back")["warnings"] == ["That this run goes back is not noted: [Errno 28] No space left on device"]

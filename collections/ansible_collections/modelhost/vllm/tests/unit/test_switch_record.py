@@ -112,3 +112,19 @@ def test_the_holder_for_people():
 def test_this_boot():
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
         assert switch_record.boot_id() == stream.read().strip() != ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"owner": {}}'])
+def test_a_damaged_record_is_that_of_an_unknown_run_that_was_interrupted(host, text):
+    host.write("state/switch.json", text)
+    found = switch_record.read()
+    assert (found["interrupted"], found["model"], found["step"], found["age"]) == (True, "unknown", "unknown", 0)
+    switch_record.note(step="wait")
+    assert host.files("state")["switch.json"] == text
+
+
+def test_a_full_disk_ends_no_switch(record, fill_the_disk):
+    record(step="start")
+    fill_the_disk()
+    switch_record.note(step="wait")
+    assert switch_record.read()["step"] == "start"
