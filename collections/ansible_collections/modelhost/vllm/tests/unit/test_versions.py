@@ -111,7 +111,7 @@ WRONG = {
         "goes "
         "without"]),
     "a version without quotes": ({"driver/version": 580.82}, [
-        "modelhost_driver.version: 580.82 is float, str is needed: One exact version, in quotes, such as '580.105.08'."]),
+        "modelhost_driver.version: 580.82 is float, str is needed, in quotes: One exact version, in quotes, such as '580.105.08'."]),
     "a source that there is not": ({"driver/source": "runfile"}, [
         "modelhost_driver.source: 'runfile' is not one of distribution, nvidia, present."]),
     # The toolkit
@@ -134,7 +134,8 @@ WRONG = {
     "none selected": ({"cuda/selected": ""}, [
         "modelhost_cuda.selected: '' is not one of modelhost_cuda.versions (13.0): select one of them"]),
     "a toolkit without quotes": ({"cuda/versions": [13.0]}, [
-        "modelhost_cuda.versions[0]: 13.0 is float, str is needed: The toolkits, each as major.minor in quotes, such as ['13.0']; [] for "
+        "modelhost_cuda.versions[0]: 13.0 is float, str is needed, in quotes: The toolkits, each as major.minor in quotes, such as "
+        "['13.0']; [] for "
         "none."]),
     "a toolkit by its package": ({"cuda/versions": ["13-0"], "cuda/selected": "13-0"}, [
         "modelhost_cuda.versions[0]: '13-0' is no toolkit: write major.minor, such as '13.0'"]),
