@@ -119,6 +119,9 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/environment": {"VLLM_API_KEY": "hunter2", "CUDA_VISIBLE_DEVICES": "0"}},
      [f"{KIMI}.environment.VLLM_API_KEY: say it in modelhost_api_keys, in the Vault file, from where the unit takes it",
       f"{KIMI}.environment.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/environment": {"HF_TOKEN": "hunter2"}},
+     [f"{KIMI}.environment.HF_TOKEN: everyone on the host can read it here, and only the download needs it: say it in modelhost_hub_token, in "
+      "the Vault file"]),
     # One spelling of an option, so that it is found wherever it is looked for
     ({"m/kimi-k25-int4/serve/api_key": "hunter2"},
      [f"{KIMI}.serve.api_key: write 'api-key', as `vllm serve --help` does but without the dashes in front"]),
@@ -219,11 +222,12 @@ def test_keys_of_models_that_are_not_there(keyed: tuple[str, ...], expected: lis
     assert findings({}, keyed=keyed) == expected
 
 
-@pytest.mark.parametrize("keys", ["sk-XYZ9", {"minimax-m25": ""}, {"minimax-m25": None}, {"minimax-m25": 1234}, {"minimax-m25": "x\ny"}])
+@pytest.mark.parametrize("keys", [None, "sk-XYZ9", {"minimax-m25": ""}, {"minimax-m25": None}, {"minimax-m25": 1234}, {"minimax-m25": "x\ny"}])
 def test_an_api_key_that_would_leave_the_model_open_is_refused_without_being_said(keys: object) -> None:
     found = catalogue_findings(CATALOGUE, ENGINES, "kimi-k25-int4", "", keys, MODEL_OPTIONS, ENGINE_OPTIONS)
     assert len(found) == 1
     assert found[0] in (
+        "modelhost_api_keys is empty: write {} where no model has a key",
         "modelhost_api_keys is str: write a dict of one key for each model",
         "modelhost_api_keys.minimax-m25: a key is a text of one line that is not empty; without one, leave the model out")
 

@@ -159,6 +159,8 @@ def catalogue_findings(
 
 
 def _key_findings(keys_of: Any, models: dict[str, Any]) -> list[str]:
+    if keys_of is None:
+        return ["modelhost_api_keys is empty: write {} where no model has a key"]
     if not isinstance(keys_of, dict):
         return [f"modelhost_api_keys is {_type_of(keys_of)}: write a dict of one key for each model"]
     found = [unknown("modelhost_api_keys", str(name), models) for name in keys_of if name not in models]
@@ -220,6 +222,10 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
     for name, value in model.get("environment", {}).items():
         if name in _SAID_ELSEWHERE:
             found.append(f"{where}.environment.{name}: say it in {_SAID_ELSEWHERE[name].format(where)}, from where the unit takes it")
+        elif name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            found.append(
+                f"{where}.environment.{name}: everyone on the host can read it here, and only the download needs it: say it in "
+                "modelhost_hub_token, in the Vault file")
         elif name in ("CUDA_HOME", "CUDA_PATH") and not re.match(r"/[^:\s]+\Z", str(value)):
             found.append(
                 f"{where}.environment.{name}: {value!r} is not one absolute path, and programs put /bin/nvcc behind it: write the folder "
