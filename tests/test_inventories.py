@@ -12,6 +12,7 @@ from typing import Any, Iterator
 import pytest
 import yaml
 from ansible_collections.modelhost.vllm.plugins.filter.lock_pins import lock_pins
+from ansible_collections.modelhost.vllm.plugins.filter.variable_findings import variable_findings
 from ansible_collections.modelhost.vllm.plugins.module_utils import versions
 from ansible_collections.modelhost.vllm.plugins.module_utils.findings import catalogue_findings
 
@@ -69,8 +70,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/serve/tensor-paralel-size": 8}, []),
     ({"m/kimi-k25-int4/prot": 8000}, [f"{KIMI}.prot: 'prot' is not one of {KEYS}. Did you mean 'port'?"]),
     ({"m/kimi-k25-int4/port": "8000"},
-     [f"{KIMI}.port: '8000' is str, int is needed: Port of the server. Models that share GPUs share a port, so that clients keep their "
-      "address after a switch."]),
+     [f"{KIMI}.port: '8000' is str, int is needed, without quotes: Port of the server. Models that share GPUs share a port, so that "
+      "clients keep their address after a switch."]),
     ({"m/kimi-k25-int4/port": ABSENT},
      [f"{KIMI}.port is missing: Port of the server. Models that share GPUs share a port, so that clients keep their address after a "
       "switch."]),
@@ -118,6 +119,9 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/environment": {"VLLM_API_KEY": "hunter2", "CUDA_VISIBLE_DEVICES": "0"}},
      [f"{KIMI}.environment.VLLM_API_KEY: say it in modelhost_api_keys, in the Vault file, from where the unit takes it",
       f"{KIMI}.environment.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
+    ({"m/kimi-k25-int4/environment": {"HF_TOKEN": "hunter2"}},
+     [f"{KIMI}.environment.HF_TOKEN: everyone on the host can read it here, and only the download needs it: say it in modelhost_hub_token, in "
+      "the Vault file"]),
     # One spelling of an option, so that it is found wherever it is looked for
     ({"m/kimi-k25-int4/serve/api_key": "hunter2"},
      [f"{KIMI}.serve.api_key: write 'api-key', as `vllm serve --help` does but without the dashes in front"]),
@@ -138,9 +142,16 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
       "and no ending such as .service, .yaml, .env, .nccl, .secret"]),
     # Ports and GPUs
     ({"m/small": own({"port": 8001})},
-     [f"modelhost_models.small.port: 8001 differs from 8000 of {other}, which takes the same GPUs: give both one port, so that clients keep "
-      "their address after a switch" for other in (
-          "kimi-k25-int4", "kimi-k25-int4-dcp8", "kimi-k25-int4-ep", "kimi-k25-nvfp4", "minimax-m25", "minimax-m25-dp8", "glm-5-gguf")]),
+     ["modelhost_models.small.port: 8001 differs from 8000 of kimi-k25-int4, which takes the same GPUs: give both one port, so that "
+      "clients keep their address after a switch"]),
+    # Named is the one that does not go with the others, also where it is the first
+    ({"m/kimi-k25-int4/port": 8001},
+     [f"{KIMI}.port: 8001 differs from 8000 of kimi-k25-int4-dcp8, which takes the same GPUs: give both one port, so that clients keep "
+      "their address after a switch"]),
+    ({"m/kimi-k25-int4/port": 80000}, [f"{KIMI}.port: 80000 is no TCP port: write one from 1 to 65535"]),
+    ({"m/kimi-k25-int4/alias": "kimi"},
+     [f"{KIMI}.alias: 'kimi' differs from 'default' of kimi-k25-int4-dcp8, which has the same port 8000: give both one alias, so that "
+      "clients keep their name for the model after a switch"]),
     # One alias for a port
     ({"m/kimi-k25-int4-dcp8/alias": ABSENT, "m/glm-5-gguf/alias": "main"},
      ["modelhost_models.glm-5-gguf.alias: 'main' differs from 'default' of kimi-k25-int4, which has the same port 8000: give both one "
@@ -152,8 +163,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
       "port of its own"]),
     ({"m": {"kimi-k25-int4": own({}), "small": own({"gpus": [1], "port": 8001})}}, []),
     # Engines
-    ({"e/vllm-0.33.0/version": 0.33}, ["modelhost_engines.vllm-0.33.0.version: 0.33 is float, str is needed: Version of that package, as "
-                                       "its lock pins it."]),
+    ({"e/vllm-0.33.0/version": 0.33},
+     ["modelhost_engines.vllm-0.33.0.version: 0.33 is float, str is needed, in quotes: Version of that package, as its lock pins it."]),
     ({"e/vllm-0.33.0/serve_command": "vllm serve"},
      ["modelhost_engines.vllm-0.33.0.serve_command: 'vllm serve' is str, list is needed: Words that start the server; the first is "
       "looked up in the "
@@ -211,11 +222,12 @@ def test_keys_of_models_that_are_not_there(keyed: tuple[str, ...], expected: lis
     assert findings({}, keyed=keyed) == expected
 
 
-@pytest.mark.parametrize("keys", ["sk-XYZ9", {"minimax-m25": ""}, {"minimax-m25": None}, {"minimax-m25": 1234}, {"minimax-m25": "x\ny"}])
+@pytest.mark.parametrize("keys", [None, "sk-XYZ9", {"minimax-m25": ""}, {"minimax-m25": None}, {"minimax-m25": 1234}, {"minimax-m25": "x\ny"}])
 def test_an_api_key_that_would_leave_the_model_open_is_refused_without_being_said(keys: object) -> None:
     found = catalogue_findings(CATALOGUE, ENGINES, "kimi-k25-int4", "", keys, MODEL_OPTIONS, ENGINE_OPTIONS)
     assert len(found) == 1
     assert found[0] in (
+        "modelhost_api_keys is empty: write {} where no model has a key",
         "modelhost_api_keys is str: write a dict of one key for each model",
         "modelhost_api_keys.minimax-m25: a key is a text of one line that is not empty; without one, leave the model out")
 
@@ -240,11 +252,23 @@ def test_names_whose_files_would_be_those_of_another(name: object) -> None:
 
 
 @pytest.mark.parametrize(("served", "requested", "expected"), [
-    (None, "", "modelhost_served_model: None is NoneType, the name of one model is needed"),
+    (None, "", "modelhost_served_model is missing or empty: write the name of one model"),
     ("kimi-k25-int4", 7, "model: 7 is int, the name of one model is needed"),
 ])
 def test_what_is_no_name(served: object, requested: object, expected: str) -> None:
     assert catalogue_findings(CATALOGUE, ENGINES, served, requested, {}, MODEL_OPTIONS, ENGINE_OPTIONS) == [expected]
+
+
+def test_variables_that_nothing_reads() -> None:
+    names = [
+        "modelhost_weight_roots", "modelhost_models", "modelhost_" + 40 * "0", "model_switch_stal", "model_switch_stall", "ansible_host"]
+    nothing = "nothing reads a variable of this name, so it has no effect"
+    assert variable_findings(names, str(ROOT / "playbooks"), str(ROOT / "roles")) == {
+        "errors": [
+            f"modelhost_{40 * '0'}: {nothing}: remove it",
+            f"modelhost_weight_roots: {nothing}: did you mean modelhost_weights_roots? Rename it, or remove it"],
+        "warnings": [f"model_switch_stal: {nothing}: did you mean model_switch_stall? Rename it, or remove it"],
+    }
 
 
 def validate(inventory: str | Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -264,12 +288,17 @@ def test_the_playbook_accepts_what_is_shipped(inventory: str) -> None:
      ["model: 'smollm2-cat' is not one of smollm2-chat, smollm2-long. Did you mean 'smollm2-chat'? Models are declared in "
       "modelhost_models."]),
     ("port: 8000", 'port: "8000"', [],
-     [f"modelhost_models.{model}.port: '8000' is str, int is needed: Port of the server. Models that share GPUs share a port, so that "
-      "clients keep their "
-      "address after a switch." for model in ("smollm2-chat", "smollm2-long")]),
+     [f"modelhost_models.{model}.port: '8000' is str, int is needed, without quotes: Port of the server. Models that share GPUs share a "
+      "port, so that clients keep their address after a switch." for model in ("smollm2-chat", "smollm2-long")]),
     ("serve:\n      max-model-len: 8192", "server:\n      max-model-len: 8192", [],
      [f"modelhost_models.smollm2-long.server: 'server' is not one of {KEYS}. Did you mean 'serve'?"]),
-], ids=["unknown-model", "port-as-text", "unknown-key"])
+    ("modelhost_served_model:", "model_switch_stal: 60\nmodelhost_serve_model:", [],
+     ["model_switch_stal: nothing reads a variable of this name, so it has no effect: did you mean model_switch_stall? Rename it, or "
+      "remove it",
+      "modelhost_serve_model: nothing reads a variable of this name, so it has no effect: did you mean modelhost_served_model? Rename "
+      "it, or remove it",
+      "modelhost_served_model is missing or empty: write the name of one model"]),
+], ids=["unknown-model", "port-as-text", "unknown-key", "unknown-variable"])
 def test_the_playbook_refuses(tmp_path: Path, replace: str, by: str, arguments: list[str], expected: list[str]) -> None:
     """As an operator sees it: Ansible's own types, and every finding on a line of its own."""
     inventory = shutil.copytree(ROOT / "inventory/demo", tmp_path / "broken")
@@ -331,7 +360,7 @@ def test_what_the_locks_pin(inventory: str, expected: dict[str, dict[str, str]])
       "driver, or "
       "take an engine for an older CUDA"]),
     ('version: "580.105.08"', "version: 580.82", 2,
-     ["modelhost_driver.version: 580.82 is float, str is needed: One exact version, in quotes, such as '580.105.08'."]),
+     ["modelhost_driver.version: 580.82 is float, str is needed, in quotes: One exact version, in quotes, such as '580.105.08'."]),
     ('version: "580.105.08"', 'version: "635.10.01"', 0,
      ["modelhost_driver.version: 635.10.01; needed: a version that compatibility.yml knows; fix: check it by hand, then add it to "
       "roles/host_check/files/compatibility.yml"]),

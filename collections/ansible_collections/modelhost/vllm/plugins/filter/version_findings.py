@@ -12,7 +12,7 @@ positional: _input
 options:
   _input:
     description:
-      - "The chain: C(driver), C(cuda), C(gpus), C(engines) and C(models) as the inventory has them, C(pins) from
+      - "The chain: C(driver), C(cuda), C(uv), C(gpus), C(engines) and C(models) as the inventory has them, C(pins) from
         P(modelhost.vllm.lock_pins#filter), and C(compatibility), the content of C(roles/host_check/files/compatibility.yml)."
     type: dict
     required: true

@@ -144,7 +144,7 @@ def facts_of(model: Dict[str, Any], gpus: Dict[str, Any], shape: Dict[str, Any],
 def _machine(model: Dict[str, Any], gpus: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
     wanted, count = model.get("gpus"), _whole(gpus.get("count"))
     number = len(wanted) if isinstance(wanted, list) else count if wanted == "all" else None
-    if number:  # ranks on processors need no GPUs
+    if number and number > 0:  # ranks on processors need no GPUs
         yield "gpus", number
         major = re.match(r"(\d+)\.\d+\Z", str(gpus.get("compute_capability", "")))
         if major:

@@ -21,8 +21,14 @@ def download_findings(settings: dict[str, Any]) -> list[str]:
     return [sentence for name in NAMES for sentence in _judge(name, settings.get(name))]
 
 
+def _address_needed(name: str) -> str:
+    return f"{name} is missing or empty: write the address that inventory/example has, or that of a mirror"
+
+
 def _judge(name: str, value: Any) -> list[str]:
     if value is None:
+        if name in _URLS and not _URLS[name]:
+            return [_address_needed(name)]
         return [f"{name} is missing or empty: write {'[]' if name == _FOLDERS else repr('')} for none, as inventory/example does"]
     if name == _FOLDERS:
         sound = isinstance(value, (list, tuple)) and all(isinstance(each, str) and os.path.isabs(each) for each in value)
@@ -33,5 +39,5 @@ def _judge(name: str, value: Any) -> list[str]:
         sound = value == "" or os.path.isabs(value)
         return [] if sound else [f"{name}: {value!r} is no absolute path: begin it with /, or write '' for none"]
     if value == "" and not _URLS[name]:
-        return [f"{name} is empty: write the address that inventory/example has, or that of a mirror"]
+        return [_address_needed(name)]
     return [] if value == "" or _URL.match(value) else [f"{name}: {value!r} is no address: begin it with https:// or http://"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from typing import Any, Iterable
 
 from ansible_collections.modelhost.vllm.plugins.module_utils.switching import overlap
@@ -57,7 +58,7 @@ def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]
     wanted = option.get("type", "str")
     fits = isinstance(value, _TYPES[wanted]) and (isinstance(value, bool) <= (wanted in ("bool", "raw")))
     if not fits:
-        return [f"{where}: {value!r} is {_type_of(value)}, {wanted} is needed: {_first_sentence(option)}"]
+        return [f"{where}: {value!r} is {_type_of(value)}, {wanted} is needed{_quotes(value, wanted)}: {_first_sentence(option)}"]
     if "choices" in option and value not in option["choices"]:
         return [unknown(where, str(value), map(str, option["choices"]))]
     if wanted == "dict" and "options" in option:
@@ -74,10 +75,34 @@ def _type_of(value: Any) -> str:
     return next((each.__name__ for each in plain if isinstance(value, each)), type(value).__name__)
 
 
+def _quotes(value: Any, wanted: str) -> str:
+    """How to write it, where YAML has taken a text for a number or a bool, such as 3.10 or no, or the other way round."""
+    if wanted in ("str", "path") and isinstance(value, (bool, int, float)):
+        return ", in quotes"
+    scalar = isinstance(value, str) and re.match(r"(-?\d+(\.\d+)?|true|false|yes|no|on|off)\Z", value, re.IGNORECASE)
+    return ", without quotes" if scalar and wanted in ("int", "float", "bool") else ""
+
+
 def _first_sentence(option: dict[str, Any]) -> str:
     """The start of a description, without ansible-doc's marks such as C(...)."""
     description = option.get("description", "")
     return re.sub(r"\b[A-Z]\(([^)]*)\)", r"\1", description if isinstance(description, str) else description[0])
+
+
+def variable_findings(names: Iterable[str], known: Iterable[str], prefixes: Iterable[str]) -> dict[str, list[str]]:
+    """Names of variables that nothing reads: `errors` for modelhost's own names, `warnings` for those that begin as a role's (prefixes) do.
+
+    known: every name that something reads. Values are not asked for, since one may be a secret.
+    """
+    found: dict[str, list[str]] = {"errors": [], "warnings": []}
+    known = set(known)
+    for name in sorted(set(names) - known):
+        own, prefix = name.startswith("modelhost_"), next(filter(name.startswith, prefixes), "modelhost_")
+        if own or prefix != "modelhost_":
+            guess = nearest(name, (each for each in known if each.startswith(prefix)))
+            fix = f"did you mean {guess}? Rename it, or remove it" if guess else "remove it"
+            found["errors" if own else "warnings"].append(f"{name}: nothing reads a variable of this name, so it has no effect: {fix}")
+    return found
 
 
 def catalogue_findings(
@@ -111,7 +136,9 @@ def catalogue_findings(
                     f"'-', and no ending such as {', '.join(_SUFFIXES)}")
             found += spec_findings(f"{variable}.{name}", entry, keys)
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
-        if not isinstance(name, str):
+        if name is None:
+            found.append(f"{variable} is missing or empty: write the name of one model")
+        elif not isinstance(name, str):
             found.append(f"{variable}: {name!r} is {_type_of(name)}, the name of one model is needed")
     found = found or _gpu_findings(models) + _key_findings(keys_of, models)
     if found:
@@ -132,6 +159,8 @@ def catalogue_findings(
 
 
 def _key_findings(keys_of: Any, models: dict[str, Any]) -> list[str]:
+    if keys_of is None:
+        return ["modelhost_api_keys is empty: write {} where no model has a key"]
     if not isinstance(keys_of, dict):
         return [f"modelhost_api_keys is {_type_of(keys_of)}: write a dict of one key for each model"]
     found = [unknown("modelhost_api_keys", str(name), models) for name in keys_of if name not in models]
@@ -217,32 +246,36 @@ def _environment_findings(where: str, model: dict[str, Any]) -> list[str]:
 
 
 def _port_findings(models: dict[str, dict[str, Any]]) -> list[str]:
+    """One sentence for each model that does not go with the others: those with the ports that most models have come first."""
     found = []
-    names = list(models)
-    for number, one in enumerate(names):
-        for other in names[number + 1:]:
+    shared = Counter(model["port"] for model in models.values())
+    names = sorted((name for name in models if 1 <= models[name]["port"] <= 65535), key=lambda name: -shared[models[name]["port"]])
+    for number, other in enumerate(names):
+        for one in names[:number]:
             same_port = models[one]["port"] == models[other]["port"]
             same_gpus = overlap(models[one]["gpus"], models[other]["gpus"])
             if same_gpus and not same_port:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} differs from {models[one]['port']} of {one}, which takes the "
                     "same GPUs: give both one port, so that clients keep their address after a switch")
+                break
             if same_port and not same_gpus:
                 found.append(
                     f"modelhost_models.{other}.port: {models[other]['port']} is also the port of {one}, which takes other GPUs and may "
                     "serve at the same time: give each set of GPUs a port of its own")
+                break
     return found + _alias_findings(models)
 
 
 def _alias_findings(models: dict[str, dict[str, Any]]) -> list[str]:
     found = []
-    first: dict[int, str] = {}  # the first model of each port that has an alias
-    for name, model in models.items():
-        if not model.get("alias"):
-            continue
-        other = first.setdefault(model["port"], name)
-        if model["alias"] != models[other]["alias"]:
+    named = [(name, model["port"], model["alias"]) for name, model in models.items() if model.get("alias")]
+    shared = Counter((port, alias) for _name, port, alias in named)
+    first: dict[int, tuple[str, str]] = {}  # what the most models of each port have, and one of these
+    for name, port, alias in sorted(named, key=lambda each: -shared[each[1:]]):
+        other, usual = first.setdefault(port, (name, alias))
+        if alias != usual:
             found.append(
-                f"modelhost_models.{name}.alias: {model['alias']!r} differs from {models[other]['alias']!r} of {other}, which has the same "
-                f"port {model['port']}: give both one alias, so that clients keep their name for the model after a switch")
+                f"modelhost_models.{name}.alias: {alias!r} differs from {usual!r} of {other}, which has the same "
+                f"port {port}: give both one alias, so that clients keep their name for the model after a switch")
     return found

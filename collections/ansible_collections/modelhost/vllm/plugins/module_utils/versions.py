@@ -2,7 +2,7 @@
 # GNU General Public License v3.0 or later (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """One chain of versions: what the GPUs, the driver, the CUDA toolkit, torch, vLLM, NCCL and FlashInfer ask of each other.
 
-A chain is a dict: driver, cuda, gpus, engines and models as the inventory has them; pins, what each engine's lock pins; compatibility, the
+A chain is a dict: driver, cuda, uv, gpus, engines and models as the inventory has them; pins, what each engine's lock pins; compatibility, the
 data of roles/host_check/files/compatibility.yml. A contradiction is an error; what the data does not know is a warning, never an error.
 """
 
@@ -41,6 +41,10 @@ GPU_OPTIONS = {
     "link_width": {"type": "int", "description": "Width of the PCIe link."},
     "nvlink": {"type": "bool", "description": "Whether NVLink connects them."},
 }  # fmt: skip
+UV_OPTIONS = {
+    "version": {"type": "str", "required": True, "description": "One exact version, such as '0.13.9'."},
+    "sha256": {"type": "list", "elements": "str", "required": True, "description": "Sha256 of uv's wheel for each architecture of the hosts."},
+}
 
 _DRIVER_VERSION = re.compile(r"\d{3,}(\.\d+){1,2}\Z")
 _MAJOR_MINOR = re.compile(r"\d+\.\d+\Z")
@@ -80,7 +84,7 @@ def version_findings(chain: Chain) -> Dict[str, List[str]]:
     broken = shape_findings(chain)
     found = [] if broken else judge(chain)
     said = {severity: [sentence(each) for each in found if each["severity"] == severity] for severity in ("error", "warning")}
-    return {"errors": broken + said["error"], "warnings": said["warning"]}
+    return {"errors": broken + said["error"] + uv_findings(chain["uv"]), "warnings": said["warning"]}
 
 
 def host_version_findings(chain: Chain, gpu_info: Dict[str, Any], os_release: Dict[str, str]) -> List[Finding]:
@@ -121,6 +125,20 @@ def shape_findings(chain: Chain) -> List[str]:
         *spec_findings("modelhost_gpus", gpus, GPU_OPTIONS),
     ]
     return found or [*_driver_shape(driver), *_cuda_shape(cuda), *_gpu_shape(gpus)]
+
+
+def uv_findings(uv: Any) -> List[str]:
+    """uv is no link of the chain: all that its pin has to be is exact."""
+    found = spec_findings("modelhost_uv", uv, UV_OPTIONS)
+    if found:
+        return found
+    if not re.match(r"\d+\.\d+\.\d+\Z", uv["version"]):
+        found.append(f"modelhost_uv.version: {uv['version']!r} is no exact version: write one such as '0.13.9'")
+    if not uv["sha256"]:
+        found.append("modelhost_uv.sha256 is empty: write the sha256 of uv's wheel for each architecture of the hosts")
+    return found + [
+        f"modelhost_uv.sha256[{index}]: {digest!r} is no sha256: write 64 hexadecimal digits"
+        for index, digest in enumerate(uv["sha256"]) if not re.match(r"[0-9a-f]{64}\Z", digest)]
 
 
 def _driver_shape(driver: Dict[str, str]) -> Iterator[str]:

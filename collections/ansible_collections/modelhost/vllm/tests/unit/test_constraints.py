@@ -67,6 +67,7 @@ BORDERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         # The other ranks may be on other hosts, and processors are no GPUs
         ({"serve": {TP: 16}}, {"serve": {TP: 16, "nnodes": 2}}),
         ({"serve": {TP: 2}, "gpus": {**MACHINE, "count": 1}}, {"serve": {TP: 2}, "gpus": {"count": 0}}),
+        ({"serve": {TP: 2}, "gpus": {**MACHINE, "count": 1}}, {"serve": {TP: 2}, "gpus": {**MACHINE, "count": -1}}),
     ],
     "attention-heads": [({"serve": {TP: 7}, "shape": {**DENSE, "num_attention_heads": 48, "num_key_value_heads": 7}},
                          {"serve": {TP: 6}, "shape": {**DENSE, "num_attention_heads": 48, "num_key_value_heads": 6}})],

@@ -31,7 +31,8 @@ def test_what_passes(changes):
     ("modelhost_ca_bundle", "site.pem", "modelhost_ca_bundle: 'site.pem' is no absolute path: begin it with /, or write '' for none"),
     ("modelhost_pypi_url", "mirror/simple", "modelhost_pypi_url: 'mirror/simple' is no address: begin it with https:// or http://"),
     ("modelhost_https_proxy", "proxy:3128", "modelhost_https_proxy: 'proxy:3128' is no address: begin it with https:// or http://"),
-    ("modelhost_hub_url", "", "modelhost_hub_url is empty: write the address that inventory/example has, or that of a mirror"),
+    ("modelhost_hub_url", None, "modelhost_hub_url is missing or empty: write the address that inventory/example has, or that of a mirror"),
+    ("modelhost_hub_url", "", "modelhost_hub_url is missing or empty: write the address that inventory/example has, or that of a mirror"),
 ])
 def test_what_is_refused(name, value, sentence):
     assert download_findings({**EXAMPLE, name: value}) == [sentence]

@@ -32,21 +32,22 @@ OPTIONS = {
      ["m.prot: 'prot' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, words. Did you mean 'port'?"]),
     ({"port": 1, "zzzzzz": 1}, ["m.zzzzzz: 'zzzzzz' is not one of disks, eager, engine, gpus, path, plain, port, ratio, serve, weights, "
                                 "words."]),
-    ({"port": "8000"}, ["m.port: '8000' is str, int is needed: Port of vllm serve."]),
+    ({"port": "8000"}, ["m.port: '8000' is str, int is needed, without quotes: Port of vllm serve."]),
     ({"port": True}, ["m.port: True is bool, int is needed: Port of vllm serve."]),
     ({"port": 80.5}, ["m.port: 80.5 is float, int is needed: Port of vllm serve."]),
     ({"port": None}, ["m.port is empty: Port of vllm serve."]),
-    ({"port": 1, "engine": 3}, ["m.engine: 3 is int, str is needed: Name of the engine."]),
-    ({"port": 1, "plain": 3}, ["m.plain: 3 is int, str is needed: A text."]),
+    ({"port": 1, "engine": 3}, ["m.engine: 3 is int, str is needed, in quotes: Name of the engine."]),
+    ({"port": 1, "plain": 3}, ["m.plain: 3 is int, str is needed, in quotes: A text."]),
     ({"port": 1, "words": {"a": 1}}, ["m.words: {'a': 1} is dict, list is needed: Words."]),
-    ({"port": 1, "words": ["a", 2, None]}, ["m.words[1]: 2 is int, str is needed: Words.", "m.words[2] is empty: give it a value, or "
+    ({"port": 1, "words": ["a", 2, None]}, ["m.words[1]: 2 is int, str is needed, in quotes: Words.",
+      "m.words[2] is empty: give it a value, or "
                                                                                            "remove the line"]),
     ({"port": 1, "weights": {"source": "weel"}}, ["m.weights.source: 'weel' is not one of archive, wheel. Did you mean 'wheel'?"]),
     ({"port": 1, "weights": {"src": "wheel"}},
      ["m.weights.src: 'src' is not one of source. Did you mean 'source'?", "m.weights.source is missing: Kind."]),
-    ({"port": 1, "disks": [{"free": "1GB"}, {"free": 1}]}, ["m.disks[1].free: 1 is int, str is needed: Space."]),
-    ({"port": "8000", "eager": "yes"}, ["m.port: '8000' is str, int is needed: Port of vllm "
-                                        "serve.", "m.eager: 'yes' is str, bool is needed: "]),
+    ({"port": 1, "disks": [{"free": "1GB"}, {"free": 1}]}, ["m.disks[1].free: 1 is int, str is needed, in quotes: Space."]),
+    ({"port": "8000", "eager": "yes"}, ["m.port: '8000' is str, int is needed, without quotes: Port of vllm "
+                                        "serve.", "m.eager: 'yes' is str, bool is needed, without quotes: "]),
 ])
 def test_spec_findings(entry, expected):
     assert findings.spec_findings("m", entry, OPTIONS) == expected

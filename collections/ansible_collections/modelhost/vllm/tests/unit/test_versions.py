@@ -17,6 +17,7 @@ ABSENT = object()
 
 # Eight RTX PRO 6000 with what vLLM 0.33.0 is made of
 RIGHT: dict[str, Any] = {
+    "uv": {"version": "0.13.9", "sha256": ["0" * 64]},
     "driver": {"source": "nvidia", "version": "580.105.08"},
     "cuda": {"source": "nvidia", "versions": ["13.0"], "selected": "13.0"},
     "gpus": {"count": 8, "name": "RTX PRO 6000 Blackwell", "compute_capability": "12.0", "memory": "96GB", "nvlink": False},
@@ -111,9 +112,18 @@ WRONG = {
         "goes "
         "without"]),
     "a version without quotes": ({"driver/version": 580.82}, [
-        "modelhost_driver.version: 580.82 is float, str is needed: One exact version, in quotes, such as '580.105.08'."]),
+        "modelhost_driver.version: 580.82 is float, str is needed, in quotes: One exact version, in quotes, such as '580.105.08'."]),
     "a source that there is not": ({"driver/source": "runfile"}, [
         "modelhost_driver.source: 'runfile' is not one of distribution, nvidia, present."]),
+    # uv
+    "no uv": ({"uv": None}, ["modelhost_uv is missing or empty: write its keys below it, as inventory/example does"]),
+    "a uv without quotes": ({"uv/version": 0.13}, [
+        "modelhost_uv.version: 0.13 is float, str is needed, in quotes: One exact version, such as '0.13.9'."]),
+    "a branch of uv": ({"uv/version": "0.13"}, ["modelhost_uv.version: '0.13' is no exact version: write one such as '0.13.9'"]),
+    "a uv without hashes": ({"uv/sha256": []}, [
+        "modelhost_uv.sha256 is empty: write the sha256 of uv's wheel for each architecture of the hosts"]),
+    "a hash that is none": ({"uv/sha256": ["0" * 64, "zz"]}, [
+        "modelhost_uv.sha256[1]: 'zz' is no sha256: write 64 hexadecimal digits"]),
     # The toolkit
     "toolkit that cannot compile for the GPU": ({**OLD, "cuda/versions": ["12.6"], "cuda/selected": "12.6"}, [
         "modelhost_cuda.selected: 12.6; needed: CUDA 12.8 or later, which compiles for compute capability 12.0 (Blackwell); fix: select a "
@@ -134,7 +144,8 @@ WRONG = {
     "none selected": ({"cuda/selected": ""}, [
         "modelhost_cuda.selected: '' is not one of modelhost_cuda.versions (13.0): select one of them"]),
     "a toolkit without quotes": ({"cuda/versions": [13.0]}, [
-        "modelhost_cuda.versions[0]: 13.0 is float, str is needed: The toolkits, each as major.minor in quotes, such as ['13.0']; [] for "
+        "modelhost_cuda.versions[0]: 13.0 is float, str is needed, in quotes: The toolkits, each as major.minor in quotes, such as "
+        "['13.0']; [] for "
         "none."]),
     "a toolkit by its package": ({"cuda/versions": ["13-0"], "cuda/selected": "13-0"}, [
         "modelhost_cuda.versions[0]: '13-0' is no toolkit: write major.minor, such as '13.0'"]),
