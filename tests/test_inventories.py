@@ -120,8 +120,8 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
      [f"{KIMI}.environment.VLLM_API_KEY: say it in modelhost_api_keys, in the Vault file, from where the unit takes it",
       f"{KIMI}.environment.CUDA_VISIBLE_DEVICES: say it in {KIMI}.gpus, from where the unit takes it"]),
     ({"m/kimi-k25-int4/environment": {"HF_TOKEN": "hunter2"}},
-     [f"{KIMI}.environment.HF_TOKEN: everyone on the host can read it here, and only the download needs it: say it in modelhost_hub_token, in "
-      "the Vault file"]),
+     [f"{KIMI}.environment.HF_TOKEN: everyone on the host can read it there, and the unit fetches nothing: write the token as "
+      "modelhost_hub_token, in the Vault file, for the fetch alone"]),
     # One spelling of an option, so that it is found wherever it is looked for
     ({"m/kimi-k25-int4/serve/api_key": "hunter2"},
      [f"{KIMI}.serve.api_key: write 'api-key', as `vllm serve --help` does but without the dashes in front"]),
