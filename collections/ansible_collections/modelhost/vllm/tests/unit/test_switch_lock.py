@@ -145,6 +145,15 @@ def test_release(lock, held, host):
     assert lock("released") == {"changed": False}
 
 
+@pytest.mark.parametrize("files", [[], ["applied.json"]])
+def test_the_folder_of_a_host_that_modelhost_has_left_goes_with_the_lock(lock, host, files):
+    for name in files:
+        host.write(f"state/{name}", "{}")
+    lock()
+    lock("released")
+    assert (host.root / "state").exists() == bool(files)
+
+
 @pytest.mark.parametrize("facts", [{}, {"boot": "another"}])
 def test_only_ones_own_lock_is_released(lock, held, facts):
     held(**facts)
