@@ -86,7 +86,7 @@ def holder(record: dict[str, Any]) -> str:
 
 
 def remove() -> None:
-    """End the record. The folder goes too where nothing else is in it: a host that modelhost has left stays as it was."""
+    """End the record. Its folders go too where nothing else is in them: a host that modelhost has left stays as it was."""
     models.remove(RECORD)
     with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(RECORD))
+        os.removedirs(os.path.dirname(RECORD))
