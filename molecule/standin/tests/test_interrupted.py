@@ -9,8 +9,8 @@ import pytest
 STEPS = [
     ("plan | The plan", "check"),
     ("act | Note that the stop begins", "drain"),
-    ("stop_models | Stop the units, each of which takes up to TimeoutStopSec while it loads", "stop"),
-    ("start | Start the unit", "start"),
+    ("start | Exchange the units, with the declared files on trial", "stop"),
+    ("start | Wait until it answers", "start"),
     ("start | Enable it for boot and record it", "wait"),
     ("act | What serves now", "apply"),
     ("go_back | Drop its trial", "go back"),
@@ -47,3 +47,10 @@ def test_the_next_run(controller, endpoint, host, task, step):
     assert endpoint.capital_of_france("odd") == ("odd", "The capital of France is Paris.")
     assert host.check_output("systemctl list-unit-files 'vllm-*' --state=enabled --no-legend --no-pager | awk '{print $1}'") == "vllm-odd.service"
     assert not host.file("/var/lib/modelhost/state/switch.json").exists
+
+
+def test_nothing_runs_between_the_stop_and_the_start(controller, endpoint, host):
+    controller.play("switch_model", "-e", "model=odd", kill_at="start | Wait until it answers")
+    host.check_output("systemctl stop vllm-odd")
+    assert "nothing is served" in controller.plays("switch_model", "-e", "model=odd").said
+    assert endpoint.capital_of_france("odd") == ("odd", "The capital of France is Paris.")

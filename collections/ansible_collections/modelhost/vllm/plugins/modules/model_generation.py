@@ -4,11 +4,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_generation
-short_description: Try, apply or drop the declared files of one model
+short_description: Apply or drop the files that a model has on trial
 description:
-  - V(trial) makes the unit read the declared files where they differ from the live ones, from places in C(/run) that systemd prefers and a
-    reboot forgets. The live files stay, so that whatever happens before V(applied), a reboot boots what was proven last. It also clears
-    the start counters of all models, so that earlier failures do not refuse a deliberate start (systemd.unit(5), StartLimitBurst=).
+  - M(modelhost.vllm.model_started) begins a trial. The live files stay, so that whatever happens before V(applied), a reboot boots what was
+    proven last.
   - V(applied) makes a trial permanent, enables the unit for boot, disables those it replaces, and records what serves.
   - V(dropped) forgets a trial.
 options:
@@ -19,7 +18,7 @@ options:
   state:
     description: What to do.
     type: str
-    choices: [trial, applied, dropped]
+    choices: [applied, dropped]
     required: true
   replaces:
     description: Models whose units are disabled for boot and whose records end, with O(state=applied).
@@ -58,38 +57,13 @@ import datetime
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd
-
-
-def try_out(model: str, check_mode: bool) -> bool:
-    files = models.declared(model)
-    changed = bool(models.pending(files))
-    if not check_mode:
-        switch_record.note(step="start")
-        drop(model, check_mode=False)  # what an interrupted run has left
-        if changed:
-            for name, text in files.items():
-                if text is not None:
-                    models.write(models.trial_path(name), models.trial_text(text), models.mode_of(name))
-            systemd.run(["systemctl", "daemon-reload"])
-        # Without --all a pattern finds no unit that is inactive, and the model to go back to may be one by then.
-        systemd.run(["systemctl", "reset-failed", "--all", "--quiet", "vllm-*.service"])
-    return changed
-
-
-def drop(model: str, check_mode: bool) -> bool:
-    trial = [path for path in map(models.trial_path, models.names_of(model)) if os.path.exists(path)]
-    if trial and not check_mode:
-        for path in trial:
-            models.remove(path)
-        systemd.run(["systemctl", "daemon-reload"])
-    return bool(trial)
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, switch_record, systemd, trial
 
 
 def apply(model: str, replaces: list[str], record: dict[str, object], check_mode: bool) -> tuple[bool, str]:
     """Make permanent what the unit reads and has answered with, whatever has been declared since its start."""
-    trial = models.tried(model)
-    files = trial or {name: models.read(models.live_path(name)) for name in models.declared(model)}
+    tried = models.tried(model)
+    files = tried or {name: models.read(models.live_path(name)) for name in models.declared(model)}
     shown = {name: text for name, text in files.items() if text is not None and not models.is_secret(name)}
     generation = models.digest(shown)
     applied = models.read_applied()
@@ -97,18 +71,18 @@ def apply(model: str, replaces: list[str], record: dict[str, object], check_mode
     after = {**record, "generation": generation, "since": before.get("since")}
     others = [other for other in replaces if other != model]
     unit = models.show([model])[model]
-    changed = before != after or unit["UnitFileState"] != "enabled" or bool(trial) or any(other in applied for other in others)
+    changed = before != after or unit["UnitFileState"] != "enabled" or bool(tried) or any(other in applied for other in others)
     if check_mode or not changed:
         return changed, generation
     switch_record.note(step="apply")
     folder = os.path.join(models.GENERATIONS, model, generation)
     models.write_all([(os.path.join(folder, name), text, 0o600) for name, text in shown.items()], 0o700)
     # The live files are what is gone back to, so that they change all together.
-    models.write_all([(models.live_path(name), text, models.mode_of(name)) for name, text in trial.items() if text is not None])
-    for name, text in trial.items():
+    models.write_all([(models.live_path(name), text, models.mode_of(name)) for name, text in tried.items() if text is not None])
+    for name, text in tried.items():
         if text is None:
             models.remove(models.live_path(name))
-    drop(model, check_mode=False)
+    trial.end(model)
     # The target is enabled before the others are not: a crash in between leaves one too many, never none.
     systemd.run(["systemctl", "daemon-reload"])
     systemd.run(["systemctl", "enable", "--quiet", models.unit_name(model)])
@@ -124,17 +98,20 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "model": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["trial", "applied", "dropped"], "required": True},
+            "state": {"type": "str", "choices": ["applied", "dropped"], "required": True},
             "replaces": {"type": "list", "elements": "str", "default": []},
             "record": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
-    model, state = module.params["model"], module.params["state"]
-    if state == "applied":
+    model = module.params["model"]
+    if module.params["state"] == "applied":
         changed, generation = apply(model, module.params["replaces"], module.params["record"], module.check_mode)
         module.exit_json(changed=changed, generation=generation)
-    module.exit_json(changed={"trial": try_out, "dropped": drop}[state](model, module.check_mode))
+    left = trial.left(model)
+    if not module.check_mode:
+        trial.end(model)
+    module.exit_json(changed=bool(left))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from subprocess import CalledProcessError
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +37,8 @@ class Host:
         self.journal = ""
         self.version = "systemd 252 (252.39-1~deb12u2)"
         self.ran: list[str] = []
+        self.stubborn: list[str] = []  # units that a stop does not end
+        self.refused: dict[str, str] = {}  # what systemd says to a command that fails
 
     def run(self, argv: list[str]) -> str:
         if argv[:2] == ["systemctl", "show"]:
@@ -43,7 +46,14 @@ class Host:
         if argv == ["systemctl", "--version"]:
             return self.version
         self.ran.append(" ".join(argv))
+        if self.ran[-1] in self.refused:
+            raise CalledProcessError(1, argv, stderr=self.refused[self.ran[-1]])
+        if argv[:2] == ["systemctl", "stop"]:
+            self.units.update({name: self.STOPPED for name in argv[2:] if name not in self.stubborn and self.active(name)})
         return self.journal if argv[0] == "journalctl" else ""
+
+    def active(self, name: str) -> bool:
+        return self.units.get(name, self.STOPPED)["ActiveState"] not in ("inactive", "failed")
 
     def shown(self, names: list[str]) -> list[str]:
         if names == ["vllm-*.service"]:

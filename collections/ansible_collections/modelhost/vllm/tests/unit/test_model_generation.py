@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.module_utils import models
+from ansible_collections.modelhost.vllm.plugins.module_utils import models, trial
 from ansible_collections.modelhost.vllm.plugins.modules import model_generation
 
 UNIT = "# Ansible managed\nDocumentation=file:{root}/live/small.yaml\nEnvironmentFile=-{root}/live/small.secret.env\n"
@@ -25,9 +25,9 @@ def small(host):
     return host
 
 
-def test_a_trial_is_read_first_and_forgotten_by_a_reboot(small, call):
+def test_a_trial_is_read_first_and_forgotten_by_a_reboot(small):
     live = small.files("live")
-    assert call(model_generation, model="small", state="trial") == {"changed": True}
+    assert trial.begin("small")
     assert small.files("trial") == {"small.secret.env": 'VLLM_API_KEY="1"\n', "small.yaml": "port: 8001\n"}
     root = small.root
     assert small.files("trial-units") == {"vllm-small.service": (
@@ -37,20 +37,20 @@ def test_a_trial_is_read_first_and_forgotten_by_a_reboot(small, call):
     assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --all --quiet vllm-*.service"]
 
 
-def test_what_differs_in_nothing_is_not_tried(small, call):
+def test_what_differs_in_nothing_is_not_tried(small):
     small.write("live/small.yaml", "port: 8001\n")
     small.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
-    assert call(model_generation, model="small", state="trial") == {"changed": False}
+    assert not trial.begin("small")
     assert small.files("trial") == {}
     assert small.ran == ["systemctl reset-failed --all --quiet vllm-*.service"]
 
 
-def test_a_trial_that_an_interrupted_run_left_is_not_started_again(small, call):
+def test_a_trial_that_an_interrupted_run_left_is_not_started_again(small):
     small.write("live/small.yaml", "port: 8001\n")
     small.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
     small.write("trial/small.yaml", "port: 9999\n")
     small.write("trial-units/vllm-small.service", "[Service]\n")
-    call(model_generation, model="small", state="trial")
+    trial.begin("small")
     assert (small.files("trial"), small.files("trial-units")) == ({}, {})
     assert small.ran == ["systemctl daemon-reload", "systemctl reset-failed --all --quiet vllm-*.service"]
 
@@ -58,14 +58,14 @@ def test_a_trial_that_an_interrupted_run_left_is_not_started_again(small, call):
 def test_a_key_that_is_no_longer_declared_is_not_tried_and_goes_when_applied(small, call):
     small.write("live/small.secret.env", 'VLLM_API_KEY="1"\n')
     (small.root / "declared/small/small.secret.env").unlink()
-    call(model_generation, model="small", state="trial")
+    trial.begin("small")
     assert small.files("trial") == {"small.yaml": "port: 8001\n"}
     call(model_generation, model="small", state="applied", record=RECORD)
     assert small.files("live") == {"small.yaml": "port: 8001\n"}
 
 
 def test_a_dropped_trial_leaves_the_live_files(small, call):
-    call(model_generation, model="small", state="trial")
+    trial.begin("small")
     small.ran.clear()
     assert call(model_generation, model="small", state="dropped") == {"changed": True}
     assert (small.files("trial"), small.files("trial-units"), small.files("live")) == ({}, {}, {"small.yaml": "port: 8000\n"})
@@ -79,7 +79,7 @@ def test_applied_files_are_live_kept_and_recorded(small, call):
         "vllm-old.service": {**small.STOPPED, "UnitFileState": "enabled"},
     }
     small.write("state/applied.json", json.dumps({"schema": 1, "models": {"old": {"port": 8000}, "elsewhere": {"port": 9000}}}))
-    call(model_generation, model="small", state="trial")
+    trial.begin("small")
     small.ran.clear()
     result = call(model_generation, model="small", state="applied", replaces=["old", "never", "small"], record=RECORD)
     assert result["changed"]
@@ -116,7 +116,7 @@ def test_applying_ends_a_trial_even_where_nothing_else_differs(small, call):
 
 
 def test_what_answered_is_applied_and_not_what_was_declared_since(small, call):
-    call(model_generation, model="small", state="trial")
+    trial.begin("small")
     small.write("declared/small/small.yaml", "port: 8002\n")
     small.write("declared/small/vllm-small.service", "[Service]\nNice=5\n")
     (small.root / "declared/small/small.secret.env").unlink()
@@ -149,7 +149,7 @@ def test_a_new_wish_is_recorded_and_keeps_the_generation(small, call):
     assert call(model_generation, model="small", state="applied", record={**RECORD, "wish": "other"}) == first
 
 
-@pytest.mark.parametrize("state", ["trial", "applied", "dropped"])
+@pytest.mark.parametrize("state", ["applied", "dropped"])
 def test_check_mode_changes_nothing(small, call, state):
     if state == "dropped":
         small.write("trial/small.yaml", "")
