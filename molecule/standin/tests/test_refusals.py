@@ -75,15 +75,21 @@ WRONG = [
 ]
 
 
-def test_twenty_entries_that_cannot_be(controller, overlay, tmp_path):
+def test_twenty_entries_that_cannot_be(controller, overlay):
+    """Types come before rules: whoever mends what is named meets the next refusals, three times at most."""
+    left = {f"wrong{number:02}": pair for number, pair in enumerate(WRONG)}
     folder = overlay()
-    for entry, variable in WRONG:
-        entry = {**MODEL, **entry} if isinstance(entry, dict) else entry
-        (folder / "group_vars/gpu_hosts/overlay.yml").write_text(json.dumps({"modelhost_api_keys": {}, "modelhost_models": {"plain": entry}}))
+    for _ in range(3):
+        entries = {name: {**MODEL, **entry} if isinstance(entry, dict) else entry for name, (entry, _variable) in left.items()}
+        (folder / "group_vars/gpu_hosts/overlay.yml").write_text(
+            json.dumps({"modelhost_api_keys": {}, "modelhost_models": {"plain": MODEL, **entries}}))
         failed = controller.play("switch_model", overlay=folder)
         assert failed.returncode != 0
-        assert f"modelhost_models.plain{variable}" in failed.said
         assert "Traceback" not in failed.said
+        left = {name: (entry, variable) for name, (entry, variable) in left.items() if f"modelhost_models.{name}{variable}" not in failed.said}
+        if not left:
+            break
+    assert left == {}
 
 
 @pytest.mark.case("L11")
