@@ -38,6 +38,10 @@ options:
       - API keys by model, each written as C(VLLM_API_KEY) into C(MODEL.secret.env), readable by root only and never shown. A model of
         O(files) without one here loses the one it had, unless O(api_keys) is left out.
     type: dict
+  programs:
+    description: Programs that the units run, their texts by absolute path. They are written before the units are checked, with mode 0755.
+    type: dict
+    default: {}
   adopt:
     description: Whether units that modelhost did not write may be taken over.
     type: bool
@@ -76,6 +80,7 @@ import hashlib
 import os
 import re
 import shlex
+import stat
 import subprocess
 import tempfile
 
@@ -120,6 +125,15 @@ def copy_of(path: str, text: str) -> str:
     return os.path.join(models.ADOPTED, "{0}.{1}".format(os.path.basename(path), hashlib.sha256(text.encode()).hexdigest()[:12]))
 
 
+def is_program(path: str, text: str) -> bool:
+    return models.read(path) == text and stat.S_IMODE(os.stat(path).st_mode) == 0o755
+
+
+def shown(path: str, before: str | None, after: str | None) -> dict[str, str]:
+    """The change of a file, as Ansible shows it."""
+    return {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -132,6 +146,7 @@ def main() -> None:
                 },
             },
             "api_keys": {"type": "dict", "no_log": True},
+            "programs": {"type": "dict", "default": {}},
             "adopt": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -147,6 +162,10 @@ def main() -> None:
     applied = models.read_applied()
 
     problems, writes, removals, pending, diffs = [], [], [], {}, []
+    programs = [(path, text) for path, text in module.params["programs"].items() if not is_program(path, text)]
+    diffs += [shown(path, models.read(path), text) for path, text in programs]
+    if not module.check_mode:
+        models.write_all([(path, text, 0o755) for path, text in programs])
     for model, files in by_model.items():
         is_protected = models.protected(model, units[model], applied)
         for name, text in files.items():
@@ -164,10 +183,7 @@ def main() -> None:
                 if before == text:
                     continue
                 (removals if text is None else writes).append((path, name, text))
-                hidden = models.is_secret(name)
-                diffs.append({
-                    "before_header": path, "after_header": path,
-                    "before": "(secret)\n" if hidden else before or "", "after": "(another secret)\n" if hidden else text or ""})
+                diffs.append(shown(path, *("(secret)\n", "(another secret)\n") if models.is_secret(name) else (before, text)))
         if is_protected and models.pending(files):
             pending[model] = models.pending(files)
     if problems:
@@ -181,7 +197,7 @@ def main() -> None:
             models.remove(path)
         if any(path.startswith(models.LIVE_UNITS) for path, name, text in writes + removals):
             systemd.run(["systemctl", "daemon-reload"])
-    module.exit_json(changed=bool(writes or removals), pending=pending, diff=diffs)
+    module.exit_json(changed=bool(programs or writes or removals), pending=pending, diff=diffs)
 
 
 if __name__ == "__main__":

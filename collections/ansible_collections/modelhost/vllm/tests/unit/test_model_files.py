@@ -145,3 +145,17 @@ def test_what_systemd_analyze_says(host, monkeypatch, version, rc, said, error):
     monkeypatch.setattr(model_files.subprocess, "run", run)
     assert model_files.unit_error("vllm-small.service", "[Service]\nExecStart=/bin/true\n") == error
     assert ran == [["systemd-analyze", "verify"] + (["--recursive-errors=no"] if version == 252 else [])]
+
+
+def test_the_programs_of_the_units(host, call, small):
+    guard = f"{host.root}/tools/check-gpus"
+    programs = {guard: "#!/bin/sh\n"}
+    result = call(model_files, check_mode=True, files=[], programs=programs)
+    assert (result["changed"], (host.root / "tools").exists()) == (True, False)
+    assert result["diff"] == [{"before_header": guard, "after_header": guard, "before": "", "after": "#!/bin/sh\n"}]
+    assert call(model_files, files=[], programs=programs)["changed"]
+    assert (host.files("tools"), host.mode("tools/check-gpus")) == ({"check-gpus": "#!/bin/sh\n"}, "0755")
+    assert not call(model_files, files=[], programs=programs)["changed"]
+    (host.root / "tools/check-gpus").chmod(0o644)
+    assert call(model_files, files=[], programs=programs)["changed"]
+    assert host.mode("tools/check-gpus") == "0755"
