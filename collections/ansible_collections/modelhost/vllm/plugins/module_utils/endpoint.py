@@ -50,6 +50,22 @@ class Endpoint:
         except (OSError, KeyError, TypeError):
             return []
 
+    def max_model_len(self) -> int:
+        """Tokens that the server takes, question and answer together; 0 where it does not say."""
+        try:
+            return int(self.ask("/v1/models", None, timeout=10)[1]["data"][0]["max_model_len"])
+        except (OSError, LookupError, TypeError, ValueError):
+            return 0
+
+    def generated(self) -> float:
+        """Tokens that the server has generated for anybody since its start; 0 where it does not say."""
+        try:
+            status, text = self.ask("/metrics", None, timeout=10)
+        except OSError:
+            return 0.0
+        counts = re.findall(r"^vllm:generation_tokens_total(?:\{[^}]*\})? ([0-9.e+]+)$", str(text), re.MULTILINE)
+        return sum(map(float, counts)) if status == 200 else 0.0
+
     def in_flight(self) -> int:
         """Requests that run or wait, over all engines of the server. Raises OSError where it does not say."""
         status, text = self.ask("/metrics", None, timeout=5)

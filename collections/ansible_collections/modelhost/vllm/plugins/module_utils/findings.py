@@ -59,12 +59,12 @@ def _value_findings(where: str, value: Any, option: dict[str, Any]) -> list[str]
     fits = isinstance(value, _TYPES[wanted]) and (isinstance(value, bool) <= (wanted in ("bool", "raw")))
     if not fits:
         return [f"{where}: {value!r} is {_type_of(value)}, {wanted} is needed{_quotes(value, wanted)}: {_first_sentence(option)}"]
-    if "choices" in option and value not in option["choices"]:
+    if "choices" in option and wanted != "list" and value not in option["choices"]:
         return [unknown(where, str(value), map(str, option["choices"]))]
     if wanted == "dict" and "options" in option:
         return spec_findings(where, value, option["options"])
     if wanted == "list":
-        element = {key.replace("elements", "type"): each for key, each in option.items() if key in ("elements", "options", "description")}
+        element = {key.replace("elements", "type"): each for key, each in option.items() if key in ("elements", "options", "choices", "description")}
         return [finding for number, each in enumerate(value) for finding in _value_findings(f"{where}[{number}]", each, element)]
     return []
 
@@ -151,6 +151,9 @@ def catalogue_findings(
         found += _serve_findings(where, model.get("serve", {}))
         found += _environment_findings(where, model)
         found += declaration_findings(name, model["weights"])
+        found += [
+            f"{where}.coherence.{key}: {value} is no number of {unit}: write 1 or more, or remove the line"
+            for key, unit in (("max_tokens", "tokens"), ("timeout", "seconds")) for value in [model.get("coherence", {}).get(key, 1)] if value < 1]
     found += _port_findings(models)
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):

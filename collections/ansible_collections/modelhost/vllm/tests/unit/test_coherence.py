@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -18,7 +19,7 @@ def body(content, reason="stop", **message):
 
 
 def judge(content, reason="stop", **message):
-    judged = coherence.judge(200, body(content, reason, **message), "Paris")
+    judged = coherence.judge(200, body(content, reason, **message), ["Paris"])
     return judged["verdict"], judged["reason"], judged["answer"]
 
 
@@ -96,7 +97,7 @@ def test_a_wrong_fact():
     (200, {"choices": []}, "HTTP 200 {'choices': []}"),
 ])
 def test_the_question_is_refused(status, answer, reason):
-    assert coherence.judge(status, answer, "Paris") == {"verdict": "rejected", "reason": reason, "answer": ""}
+    assert coherence.judge(status, answer, ["Paris"]) == {"verdict": "rejected", "reason": reason, "answer": ""}
 
 
 TABLE = """\
@@ -160,7 +161,7 @@ def test_a_hostile_text_is_judged_in_time(text):
 
 @given(st.text(max_size=300), st.sampled_from(["stop", "length", None]))
 def test_any_text_gets_a_verdict(text, reason):
-    judged = coherence.judge(200, body(text, reason), "Paris")
+    judged = coherence.judge(200, body(text, reason), ["Paris"])
     assert judged["verdict"] in ("coherent", "incoherent")
     assert judged["answer"] == text.strip()
 
@@ -169,5 +170,120 @@ def test_any_text_gets_a_verdict(text, reason):
 def test_a_right_answer_that_ends_in_a_loop_is_not_coherent():
     text = "The capital of France is Paris, la femme au martyre" + ", la femme au martyre" * 3
     body = {"choices": [{"message": {"content": text}, "finish_reason": "length"}]}
-    assert coherence.judge(200, body, "Paris") == {
+    assert coherence.judge(200, body, ["Paris"]) == {
         "verdict": "incoherent", "reason": "a phrase in a loop: 'la femme au martyre'", "answer": text}
+
+
+# What SmolLM2-135M-Instruct said in float32, by a healthy server: a small model that goes in circles outside of English
+GERMAN = (
+    "Die Hauptstadt von Italien ist ein großen und hebrisch als auch ausgeborenen Satz. Es ist ein großen und hebrisch als ausgeborenen Satz. "
+    "Es ist ein großen und hebrisch als ausgeborenen Satz.")
+JAPANESE = "どこですかっとはどこですが、日本語ではどこですが" + "どこですが" * 20
+SUM = (
+    "17 + 25 = 32\n\nThis is a classic example of a mathematical identity that is often misunderstood. In mathematics, identity refers to a "
+    "property that is preserved under multiplication. In this case, 17 + 25 is simply 32, which is the result of multiplying 17 by 25.")
+
+
+@pytest.mark.parametrize(("content", "expect", "scripts", "reason"), [
+    (GERMAN, ["Rom"], ["LATIN"], "a phrase in a loop: 'ausgeborenen Satz. Es ist ein großen und hebrisch als'"),
+    (JAPANESE, ["東京"], ["CJK", "HIRAGANA", "KATAKANA"], "one token again and again: 'どこですが'"),
+    (SUM, ["42", "forty-two"], ["LATIN"], "it does not name 42 or forty-two"),
+    ("It is 142.", ["42"], ["LATIN"], "it does not name 42"),
+    ("Das kommt aus Roma und from.", ["Rom"], ["LATIN"], "it does not name Rom"),
+    ("Tokyo is the capital.", ["東京"], ["CJK"], "letters that are not CJK: 'Tokyoistheca'"),
+    ("The 首都 of 法国 is 巴黎, 巴黎市是法国的首都和最大城市", [], ["LATIN"], "letters that are not LATIN: '首都法国巴黎巴黎市是法国'"),
+    ("Paris<|im_end|>", ["Paris"], ["LATIN"], "a mark of the chat template in the answer: '<|im_end|>'"),
+    ("Paris ]<]minimax[>[ Paris", ["Paris"], ["LATIN"], "a mark of the chat template in the answer: ']<]minimax[>['"),
+    ("Paris \ufffd\ufffd", ["Paris"], ["LATIN"], "characters that are none"),
+])
+def test_what_is_wrong_with_an_answer(content, expect, scripts, reason):
+    assert coherence.judge(200, body(content), expect, scripts) == {"verdict": "incoherent", "reason": reason, "answer": content}
+
+
+@pytest.mark.parametrize(("different", "circles"), [(14, True), (15, False)])
+def test_few_words_again_and_again(different, circles):
+    """60 words, in an order without a loop; a quarter of them may be different."""
+    words = [f"w{number}" for number in range(different)]
+    pairs = itertools.cycle(itertools.product(words, words))
+    text = " ".join(itertools.islice((f"{a} {b}" for a, b in pairs if a != b), 30))
+    reason = coherence.judge(200, body(text), [])["reason"]
+    assert (reason == f"{different} different words among 60") == circles
+
+
+def test_prose_code_and_lists_are_language():
+    code = "```python\n" + "\n".join(f"def f{number}(x):\n    return x + {number}" for number in range(6)) + "\n```"
+    for text in (LONG, TABLE, CONTENTS, code):
+        assert coherence.judge(200, body(text), [])["verdict"] == "coherent"
+
+
+@pytest.mark.case("C2")
+@pytest.mark.parametrize(("content", "reason", "verdict", "answer"), [
+    ("<think>The user asks for the capital of", "length", "budget", "The user asks for the capital of"),
+    ("<think>France: Paris.</think>\n\nParis.", "stop", "coherent", "Paris."),
+])
+def test_reasoning_within_the_content(content, reason, verdict, answer):
+    judged = coherence.judge(200, body(content, reason), ["Paris"])
+    assert (judged["verdict"], judged["answer"]) == (verdict, answer)
+
+
+def called(name, arguments):
+    return body(None, "tool_calls", tool_calls=[{"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}])
+
+
+@pytest.mark.parametrize(("answer", "verdict", "reason"), [
+    (called("get_weather", '{"city": "Oslo"}'), "coherent", "it calls get_weather"),
+    (called("get_weather", '{"city": "Oslo, Norway"}'), "coherent", "it calls get_weather"),
+    (called("get_weather", '{"city": "Bergen"}'), "incoherent", 'it should call get_weather with {"city": "Oslo"}'),
+    (called("get_time", '{"city": "Oslo"}'), "incoherent", 'it should call get_weather with {"city": "Oslo"}'),
+    (called("get_weather", '{"city": "Os'), "incoherent", "the arguments of its call are no JSON"),
+    (called("get_weather", '["Oslo"]'), "incoherent", 'it should call get_weather with {"city": "Oslo"}'),
+    (body("It is sunny in Oslo."), "incoherent", "it does not call get_weather"),
+    (body("!!!!!!!!!!"), "incoherent", "one token again and again: '!'"),
+    (body(None, "length", reasoning="The user asks"), "budget", "all of max_tokens went into reasoning: ask with more"),
+])
+def test_the_call_of_a_function(answer, verdict, reason):
+    judged = coherence.judge_tool(200, answer, "get_weather", {"city": "Oslo"})
+    assert (judged["verdict"], judged["reason"]) == (verdict, reason)
+
+
+def with_logprobs(*values):
+    answer = body("Il Coriobella, Italy.")
+    answer["choices"][0]["logprobs"] = {"content": [{"token": "x", "logprob": value} for value in values]}
+    return answer
+
+
+@pytest.mark.parametrize(("answer", "verdict", "reason"), [
+    (with_logprobs(-1.65, -1.39, -0.5, -0.01), "coherent", "4 logprobs from -1.65 to -0.01"),
+    (with_logprobs(-9999.0, -0.5, -0.5, -0.5), "coherent", "4 logprobs from -9999.00 to -0.50"),
+    (with_logprobs(0.0, 0.0, 0.0), "coherent", "3 logprobs from 0.00 to 0.00"),
+    (with_logprobs(0.0, 0.0, 0.0, 0.0), "incoherent", "every token has the logprob 0.0"),
+    (with_logprobs(-0.5, float("nan")), "incoherent", "logprobs that are none: [-0.5, nan]"),
+    (with_logprobs(-0.5, None), "incoherent", "logprobs that are none: [-0.5, None]"),
+    (body("Rome."), "incoherent", "it gives no logprobs"),
+])
+def test_log_probabilities(answer, verdict, reason):
+    judged = coherence.judge_logprobs(200, answer)
+    assert (judged["verdict"], judged["reason"]) == (verdict, reason)
+
+
+def test_a_logit_that_is_no_number_is_http_500():
+    assert coherence.judge_logprobs(500, {"error": {"message": "Out of range float values are not JSON compliant: nan"}})["verdict"] == "rejected"
+
+
+def answers(*verdicts):
+    return [{"item": {"name": f"q{number}", "ask": f"{number}?"}, "verdict": verdict, "reason": "", "answer": "", "seconds": 1.0}
+            for number, verdict in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(("verdicts", "binds", "verdict", "reason"), [
+    (["coherent", "incoherent", "budget"], [], "incoherent", "q1"),
+    (["coherent", "incoherent", "budget"], ["q0", "q2"], "budget", "q2"),
+    (["coherent", "incoherent", "budget"], ["q0"], "coherent", "1 of 3 answers"),
+    (["timed out", "budget"], [], "timed out", "q0"),
+    (["coherent", "hung"], ["q0"], "hung", "q1"),
+    (["incoherent", "rejected"], ["q0"], "rejected", "q1"),
+    (["incoherent", "incoherent"], [], "incoherent", "q0, q1"),
+])
+def test_the_verdict_on_a_model(verdicts, binds, verdict, reason):
+    summary = coherence.summary(answers(*verdicts), binds)
+    assert (summary["verdict"], summary["reason"]) == (verdict, reason)
