@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from typing import Any, Iterable
@@ -151,6 +152,9 @@ def catalogue_findings(
         found += _serve_findings(where, model.get("serve", {}))
         found += _environment_findings(where, model)
         found += declaration_findings(name, model["weights"])
+        found += [
+            f"{where}.expect.{key}: {value} says nothing about a run: write a number above 0, or remove the line"
+            for key, value in model.get("expect", {}).items() if not 0 < value < math.inf]
     found += _port_findings(models)
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):
