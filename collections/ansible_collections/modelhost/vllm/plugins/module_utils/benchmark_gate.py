@@ -120,9 +120,10 @@ def judge(run: list[float], past: list[float], slowdown: float) -> tuple[str, di
     group = _baseline(past)
     usual, now, best = statistics.median(group), statistics.median(run), min(run)
     # Usual is also what was seen more than once: one slow run is an accident, two are how the host is.
-    bound = max(usual * (1 + slowdown / 100), sorted(group)[-2])
+    seen, floor = sorted(group)[-2], 1 + slowdown / 100
+    bound = max(usual * floor, seen)
     spread = (statistics.quantiles(group, n=4, method="inclusive")[2] - usual) / QUARTILE
-    slow = max(bound, min(usual + 3 * spread, 2 * usual))
+    slow = max(bound, seen * floor, min(usual + 3 * spread, 2 * usual))
     numbers = {"now": now, "usual": usual, "bound": bound, "best": best}
     if now <= bound:
         return "pass", numbers
