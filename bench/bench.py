@@ -7,6 +7,8 @@ switch     the time without an answer during `switch_model.yml`, against `system
            and all checks before its stop, where everything was checked once before, against 10 seconds and an audit of the engine alone
 install    an engine of 9 GB from its lock, against `uv pip sync` of the same lock, both with a cold cache; once with byte code on both sides
 audit      its audit, against `find | xargs -P$(nproc) sha256sum` of the same folder
+agreement  the numbers of benchmark.yml, against those of `vllm bench serve` run directly: 3 % apart at most
+gate       ten normal runs of benchmark.yml, of which none may be called `fail`, and one on a slowed server, which must be
 
 Each figure is the median over the rounds; ratios are taken round by round, the two sides in turn. Results go to bench/results/ as JSON.
 `--only` names figures that are measured alone, say `--only install`, which `make bench ONLY=install` does too.
@@ -28,6 +30,7 @@ from pathlib import Path
 
 import cold
 import engine
+import measure
 from host import ROOT, on_host, playbook
 
 URL = "http://10.88.77.10:8000/v1/completions"
@@ -126,10 +129,19 @@ def figure(seconds: list[float], floor: list[float], floor_is: str, target: floa
         "ratio": round(statistics.median(one / other for one, other in zip(seconds, floor)), 3), "target": target}
 
 
+def agreement(ours: list[float], direct: list[float], floor_is: str, target: float | None) -> dict[str, object]:
+    """As a figure, of two sides of which neither shall be above the other."""
+    ratio = statistics.median(one / other for one, other in zip(ours, direct))
+    return {
+        "values": [round(each, 2) for each in ours], "floor_values": [round(each, 2) for each in direct], "floor": floor_is,
+        "median": round(statistics.median(ours), 2), "floor_median": round(statistics.median(direct), 2),
+        "ratio": round(max(ratio, 1 / ratio), 3), "target": target}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=["cold_site", "noop", "switch", "install"], help="measure this alone")
+    parser.add_argument("--only", choices=["cold_site", "noop", "switch", "install", "agreement", "gate"], help="measure this alone")
     chosen = parser.parse_args()
     rounds = chosen.rounds
     results = ROOT / "bench/results"
@@ -137,20 +149,25 @@ def main() -> None:
     measures = {
         "cold_site": lambda: {name: figure(*each) for name, each in cold.bench(rounds).items()},
         "noop": lambda: bench_noop(rounds, results), "switch": lambda: bench_switch(rounds),
-        "install": lambda: {name: figure(*each) for name, each in engine.bench(rounds).items()}}
+        "install": lambda: {name: figure(*each) for name, each in engine.bench(rounds).items()},
+        "agreement": lambda: {name: agreement(*each) for name, each in measure.bench_agreement(rounds).items()},
+        "gate": lambda: {"gate": measure.bench_gate()}}
     figures = {}
-    for name, measure in measures.items():
+    for name, act in measures.items():
         if chosen.only in (None, name):
             print(f"bench: {name}", flush=True)
-            figures.update(measure())
+            figures.update(act())
     revision = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
     when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = results / f"{when}.json"
     path.write_text(json.dumps({"schema": 1, "revision": revision, "processors": os.cpu_count(), "figures": figures}, indent=2) + "\n")
-    print(f"{'figure':14}{'median s':>10}{'floor s':>10}{'ratio':>8}{'target':>8}  floor")
+    gate = figures.pop("gate", None)
+    print(f"{'figure':38}{'median':>10}{'floor':>10}{'ratio':>8}{'target':>8}  floor (seconds; of the benchmark ms, and tok/s)")
     for name, each in figures.items():
-        print(f"{name:14}{each['median']:>10.1f}{each['floor_median']:>10.1f}{each['ratio']:>8.2f}{each['target'] or '-':>8}  {each['floor']}")
+        print(f"{name:38}{each['median']:>10.1f}{each['floor_median']:>10.1f}{each['ratio']:>8.2f}{each['target'] or '-':>8}  {each['floor']}")
+    if gate:
+        print(f"gate: normal runs {', '.join(gate['normal'])}; slowed {gate['slowed']['verdict']}; target: {gate['target']}")
     print(path.relative_to(ROOT))
 
 

@@ -57,7 +57,7 @@ NAMES = st.one_of(TEXTS, st.sampled_from([
     "NCCL_P2P_DISABLE", "CUDA_HOME", "size", "revision", "gguf", "include"]))
 PATHS = st.one_of(
     st.tuples(st.sampled_from([*MODEL_OPTIONS, "prot"])),
-    st.tuples(st.sampled_from(["serve", "environment", "nccl", "weights", "benchmark"]), NAMES))
+    st.tuples(st.sampled_from(["serve", "environment", "nccl", "weights", "benchmark", "expect"]), NAMES))
 
 
 @st.composite

@@ -61,7 +61,7 @@ def own(model: dict[str, Any]) -> dict[str, Any]:
 
 KIMI = "modelhost_models.kimi-k25-int4"
 NAMES = "glm-5-gguf, kimi-k25-int4, kimi-k25-int4-dcp8, kimi-k25-int4-ep, kimi-k25-nvfp4, minimax-m25, minimax-m25-dp8"
-KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, port, serve, weights"
+KEYS = "alias, benchmark, description, engine, environment, expect, gpus, host, nccl, port, serve, weights"
 
 
 @pytest.mark.parametrize(("changes", "expected"), [
@@ -109,6 +109,18 @@ KEYS = "alias, benchmark, description, engine, environment, gpus, host, nccl, po
     ({"m/kimi-k25-int4/weights": "moonshotai/Kimi-K2.5"},
      [f"{KIMI}.weights: 'moonshotai/Kimi-K2.5' is str, dict is needed: Where the weights come from. Which keys a source needs, the "
       "validation says."]),
+    # What the benchmark is held against
+    ({"m/kimi-k25-int4/expect": {"decode_tok_s": 75, "ttft_ms": 900.5, "output_throughput_tok_s": 300, "max_slowdown_percent": 10}}, []),
+    ({"m/kimi-k25-int4/expect": {"decode_toks": 75}},
+     [f"{KIMI}.expect.decode_toks: 'decode_toks' is not one of decode_tok_s, max_slowdown_percent, output_throughput_tok_s, ttft_ms. Did "
+      "you mean 'decode_tok_s'?"]),
+    ({"m/kimi-k25-int4/expect": {"ttft_ms": "900"}},
+     [f"{KIMI}.expect.ttft_ms: '900' is str, float is needed, without quotes: Mean milliseconds to the first token, at most. For the "
+      "profile single_stream."]),
+    ({"m/kimi-k25-int4/expect": {"decode_tok_s": 0, "ttft_ms": -1, "max_slowdown_percent": float("inf")}},
+     [f"{KIMI}.expect.decode_tok_s: 0 says nothing about a run: write a number above 0, or remove the line",
+      f"{KIMI}.expect.ttft_ms: -1 says nothing about a run: write a number above 0, or remove the line",
+      f"{KIMI}.expect.max_slowdown_percent: inf says nothing about a run: write a number above 0, or remove the line"]),
     # What is said in one place only
     ({"m/kimi-k25-int4/serve/port": 8001}, [f"{KIMI}.serve.port: say it in {KIMI}.port, from where the unit takes it"]),
     ({"m/kimi-k25-int4/serve/model": "x"}, [f"{KIMI}.serve.model: say it in {KIMI}.weights, from where the unit takes it"]),

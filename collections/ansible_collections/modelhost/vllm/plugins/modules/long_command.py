@@ -32,6 +32,14 @@ options:
         started.
     type: dict
     default: {}
+  limit:
+    description: Seconds after which the command is ended, and the task fails. 0 is no limit.
+    type: int
+    default: 0
+  limit_hint:
+    description: What to do where the limit has ended the command, for the message.
+    type: str
+    default: ""
   resume:
     description: What the previous call of one task returned. Set by the action plugin only.
     type: dict
@@ -85,17 +93,18 @@ def tail(path: str, size: int = 8192) -> list[str]:
     return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
-def start(unit: str, log: str, argv: list[str], environment: dict[str, str]) -> None:
+def start(unit: str, log: str, argv: list[str], environment: dict[str, str], limit: int) -> None:
     os.makedirs(JOBS, mode=0o700, exist_ok=True)
     path = os.path.join(JOBS, unit + ".env")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(systemd.quote_environment({"HOME": "/root", **environment}))
     systemd.run(["systemctl", "reset-failed", "--all", "--quiet", "modelhost-job-*.service"])
+    bound = [f"--property=RuntimeMaxSec={limit}"] if limit else []
     try:
         systemd.run([
             "systemd-run", "--quiet", f"--unit={unit}", "--property=Type=exec", f"--property=EnvironmentFile={path}",
             # systemd would put variables in place of $NAME (systemd.service(5), "Command lines")
-            f"--property=StandardOutput=truncate:{log}", "--", *(word.replace("$", "$$") for word in argv)])
+            f"--property=StandardOutput=truncate:{log}", *bound, "--", *(word.replace("$", "$$") for word in argv)])
     finally:
         os.remove(path)  # Type=exec: the command has it by now
 
@@ -108,6 +117,8 @@ def main() -> None:
             "creates": {"type": "path"},
             "environment": {"type": "dict", "default": {}},
             "secret_environment": {"type": "dict", "default": {}, "no_log": True},
+            "limit": {"type": "int", "default": 0},
+            "limit_hint": {"type": "str", "default": ""},
             "resume": {"type": "dict"},
         },
         supports_check_mode=True,
@@ -119,14 +130,15 @@ def main() -> None:
     ours = bool(module.params["resume"] and module.params["resume"]["ours"])
 
     def state() -> dict[str, str]:
-        return systemd.show(unit, ["ActiveState", "ExecMainStatus"])[unit]
+        return systemd.show(unit, ["ActiveState", "ExecMainStatus", "Result"])[unit]
 
     current = state()
     running = current["ActiveState"] in ("active", "activating", "deactivating")
     if not running and not ours:
         if done or module.check_mode:
             module.exit_json(changed=not done, finished=True)
-        start(unit, log, module.params["argv"], {**module.params["environment"], **module.params["secret_environment"]})
+        environment = {**module.params["environment"], **module.params["secret_environment"]}
+        start(unit, log, module.params["argv"], environment, module.params["limit"])
         ours = True
     deadline = time.monotonic() + SLICE
     while True:
@@ -141,6 +153,10 @@ def main() -> None:
         # An earlier run's job has ended: look again at what it left.
         module.exit_json(changed=True, finished=False, resume=None, progress="the job of an earlier run has ended")
     lines = tail(log)
+    if current["Result"] == "timeout":
+        module.fail_json(
+            msg="{name} was ended after {limit} s, its time limit. {limit_hint}".format(**module.params),
+            rc=int(current["ExecMainStatus"]), output=lines[-15:])
     if current["ActiveState"] == "failed":
         module.fail_json(
             msg="{0} failed with status {1}. Its last words:\n{2}\nAll of them: {3} on the host".format(

@@ -86,7 +86,7 @@ def test_a_job_that_cannot_start_leaves_no_secrets(jobs, monkeypatch):
 
     monkeypatch.setattr(long_command.systemd, "run", run)
     with pytest.raises(subprocess.CalledProcessError):
-        long_command.start(UNIT, f"{jobs.root}/jobs/{UNIT}.log", ["/bin/make"], {"TOKEN": "t"})
+        long_command.start(UNIT, f"{jobs.root}/jobs/{UNIT}.log", ["/bin/make"], {"TOKEN": "t"}, 0)
     assert jobs.files("jobs") == {}
 
 
@@ -104,6 +104,16 @@ def test_a_job_that_failed(jobs, call):
     assert (result["rc"], result["output"]) == (7, ["one", "disk full"])
     assert result["msg"].replace(str(jobs.root), "") == (
         f"make small failed with status 7. Its last words:\none\ndisk full\nAll of them: /jobs/{UNIT}.log on the host")
+
+
+def test_a_job_with_a_limit(jobs, call):
+    limited = {**PARAMS, "limit": 600, "limit_hint": "Make less."}
+    call(long_command, **limited)
+    assert "--property=RuntimeMaxSec=600 -- /bin/make small" in jobs.ran[-1]
+    # systemd.service(5), RuntimeMaxSec=: the unit is put into the failed state; its process got SIGTERM
+    jobs.units = {UNIT: {**jobs.STOPPED, "ActiveState": "failed", "Result": "timeout", "ExecMainStatus": "15"}}
+    result = call(long_command, **limited, resume={"ours": True})
+    assert (result["failed"], result["msg"]) == (True, "make small was ended after 600 s, its time limit. Make less.")
 
 
 def test_a_job_that_ended_well(jobs, call, tmp_path):
