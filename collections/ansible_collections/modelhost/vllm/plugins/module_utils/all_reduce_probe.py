@@ -79,10 +79,9 @@ def _start(folder: str, rank: int, seconds: float, work: Work) -> int:
             _write(folder, rank, "decisive", "yes")
         status = 0
     except BaseException:  # whatever it is, the parent reads it
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode())
     finally:
         sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)
 
 
