@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE)
-"""Ask an engine's own packages: a program of ours, run by the engine's Python, as the service user and without the GPUs."""
+"""Ask an engine's own packages: a program of ours, run by the engine's Python, as the service user and, unless asked, without the GPUs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,24 @@ def as_user(user: str, folder: str) -> dict[str, Any]:
     return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
-def ask(python: str, program: str, mark: str, questions: dict[str, Any], user: str, timeout: int) -> tuple[list[Any], str]:
+def may_run(user: str) -> bool:
+    """Whether the packages of an engine run as somebody else than root, or as whoever runs the module."""
+    if os.geteuid() != 0:
+        return True
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def ask(
+    python: str, program: str, mark: str, questions: dict[str, Any], user: str, timeout: int, more: dict[str, str] | None = None,
+) -> tuple[list[Any], str]:  # fmt: skip
     """What the program answers to the questions, which it reads as JSON: the lines with the mark, and how it ended, "" for well.
 
     program: its text. It has a folder of its own as home and working directory, which is gone afterwards, and writes nothing elsewhere.
+    more: variables of its environment beside, or in place of, those below.
     """
     folder = tempfile.mkdtemp(prefix="modelhost-")
     environment = {
@@ -35,7 +49,7 @@ def ask(python: str, program: str, mark: str, questions: dict[str, Any], user: s
         # -I and -B do not reach the processes that vLLM starts itself
         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1",
         # With it, vLLM's build for CUDA can be asked on a machine without a GPU, and below a model that holds the GPUs.
-        "VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        "VLLM_TARGET_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": "", **(more or {})}
     said, status, ended = "", 0, ""
     try:
         done = subprocess.run(

@@ -26,12 +26,13 @@ NUMBERS = {
     "qk_rope_head_dim": ("qk_rope_head_dim",),
     "index_topk": ("index_topk",),
     "num_experts": ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts"),
+    "num_experts_per_tok": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"),
     "moe_intermediate_size": ("moe_intermediate_size", "expert_intermediate_size"),
     "first_k_dense_replace": ("first_k_dense_replace",),
     "max_position_embeddings": ("max_position_embeddings",),
 }
 # What else a shape may have: the other keys of an entry of `shapes` in constraints.yml
-OTHERS = ("weight_block_size", "expert_bits", "full_attention", "kv_cache_quantized", "torch_dtype", "weights_bytes")
+OTHERS = ("weight_block_size", "expert_bits", "expert_format", "full_attention", "kv_cache_quantized", "torch_dtype", "weights_bytes")
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 # Where a configuration of more than text keeps that of its text
 TEXT = ("text_config", "llm_config", "language_config")
@@ -121,7 +122,7 @@ def _list(config: Dict[str, Any], key: str) -> List[Any]:
 
 
 def _quantization(config: Any) -> Shape:
-    """The block of a block-wise FP8 quantization, and the bits that one weight of an expert takes with its share of the scales.
+    """The block of a block-wise FP8 quantization, and format and bits of one weight of an expert, the bits with its share of the scales.
 
     Bits of a quantization that is not known here are left out, and with them the split of the weights between GPUs. Sources: the formats of
     Hugging Face's FP8 and compressed-tensors configurations, and NVIDIA's ModelOpt (NVFP4: blocks of 16 with a scale of 8 bits).
@@ -142,11 +143,11 @@ def _quantization(config: Any) -> Shape:
     weights = group.get("weights") if isinstance(group, dict) else None
     weights = weights if isinstance(weights, dict) else {}
     if not config:
-        found["expert_bits"] = 16
+        found.update(expert_bits=16, expert_format="16 bits")
     elif method == "fp8":
-        found["expert_bits"] = 8
+        found.update(expert_bits=8, expert_format="FP8")
     elif config.get("quant_algo") == "NVFP4" or config.get("format") == "nvfp4-pack-quantized":
-        found["expert_bits"] = 4 + 8 / 16
+        found.update(expert_bits=4 + 8 / 16, expert_format="NVFP4")
     elif method == "compressed-tensors" and weights.get("num_bits") in (4, 8) and weights.get("group_size") in (32, 64, 128):
-        found["expert_bits"] = weights["num_bits"] + 16 / weights["group_size"]
+        found.update(expert_bits=weights["num_bits"] + 16 / weights["group_size"], expert_format="INT%d" % weights["num_bits"])
     return found

@@ -149,7 +149,6 @@ asked:
 import inspect
 import json
 import os
-import pwd
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -187,7 +186,7 @@ def judge(engine: str, questions: dict[str, Any], params: dict[str, Any], write:
             found[name] = kept["judgement"]
         else:
             asked[name] = question
-    if asked and not may_run(params["user"]):
+    if asked and not engine_python.may_run(params["user"]):
         why = (
             f"the user {params['user']} does not exist, and an engine is not asked as root; ansible-playbook playbooks/provision.yml "
             "makes it")
@@ -209,17 +208,6 @@ def kept_answer(path: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return kept if isinstance(kept, dict) and isinstance(kept.get("judgement"), dict) else {}
-
-
-def may_run(user: str) -> bool:
-    """Whether the packages of an engine run as somebody else than root, or as whoever runs the module."""
-    if os.geteuid() != 0:
-        return True
-    try:
-        pwd.getpwnam(user)
-    except KeyError:
-        return False
-    return True
 
 
 def main() -> None:

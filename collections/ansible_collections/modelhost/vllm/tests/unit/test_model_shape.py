@@ -33,19 +33,19 @@ def test_experts_by_their_plain_names() -> None:
     assert shape_of(MINIMAX) == {
         "hidden_size": 3072, "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128,
         "num_experts": 256, "moe_intermediate_size": 1536, "max_position_embeddings": 196608, "weight_block_size": [128, 128],
-        "expert_bits": 8, "full_attention": True}
+        "expert_bits": 8, "expert_format": "FP8", "full_attention": True}
 
 
 def test_a_text_inside_of_more() -> None:
     assert shape_of(KIMI) == {
         "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64, "num_key_value_heads": 64, "kv_lora_rank": 512,
         "qk_rope_head_dim": 64, "num_experts": 384, "moe_intermediate_size": 2048, "first_k_dense_replace": 1,
-        "max_position_embeddings": 262144, "expert_bits": 4.5, "full_attention": True, "torch_dtype": "bfloat16"}
+        "max_position_embeddings": 262144, "expert_bits": 4.5, "expert_format": "INT4", "full_attention": True, "torch_dtype": "bfloat16"}
 
 
 def test_a_small_dense_model() -> None:
     assert shape_of(LLAMA) == {
-        "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "expert_bits": 16,
+        "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "expert_bits": 16, "expert_format": "16 bits",
         "full_attention": True, "torch_dtype": "float32"}
 
 
