@@ -28,7 +28,7 @@ def plan(
     and the options that it adds.
     """
     if load["profile"] not in PROFILES:
-        return {"finding": unknown("profile", load["profile"], PROFILES)}
+        return {"finding": unknown("profile", str(load["profile"]), PROFILES)}
     known = state["models"]
     serving = [name for name, each in known.items() if each["state"] == "serving"]
     if requested and requested not in serving:
