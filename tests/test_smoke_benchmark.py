@@ -52,7 +52,9 @@ class Host:
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
 
-    def measure(self, rates: str, expect: dict[str, Any] | None = None, **variables: Any) -> tuple[int, str]:
+    def measure(
+        self, rates: str, expect: dict[str, Any] | None = None, entries: tuple[str, ...] = ("measure", "keep"), **variables: Any,
+    ) -> tuple[int, str]:
         """Status and words of a play that measures, where the runs have these rates; the first is the warm-up's."""
         (self.folder / "engines/e/bin/rates").write_text(rates)
         model = {
@@ -67,8 +69,7 @@ class Host:
             "__smoke_benchmark_state": {"models": {"small": {"state": "serving", "applied": {}}}, "busy": ["small"]}, **variables}
         (self.folder / "play.json").write_text(json.dumps([{
             "hosts": "all", "gather_facts": False, "become": False, "vars": variables,
-            "tasks": [
-                {"ansible.builtin.include_role": {"name": "smoke_benchmark", "tasks_from": entry}} for entry in ("measure", "keep")]}]))
+            "tasks": [{"ansible.builtin.include_role": {"name": "smoke_benchmark", "tasks_from": entry}} for entry in entries]}]))
         done = subprocess.run(
             ["ansible-playbook", "-i", "here,", "-c", "local", self.folder / "play.json"], cwd=ROOT, stdout=subprocess.PIPE, text=True,
             check=False)
@@ -157,3 +158,12 @@ def test_a_run_that_takes_too_long_is_ended_with_one_sentence(host: Host) -> Non
         "(playbooks/status.yml); where it only is slow, ask for less in modelhost_models.small.benchmark, or raise "
         "smoke_benchmark_limit") in said
     assert host.documents() == []
+
+
+@pytest.mark.parametrize("variables", [
+    {"smoke_benchmark_repetitions": 0}, {"smoke_benchmark_concurrency": []}, {"smoke_benchmark_concurrency": [1, 0]}])
+def test_nothing_to_run_is_refused_before_the_host_is_asked(host: Host, variables: dict[str, Any]) -> None:
+    status, said = host.measure("", entries=("choose",), **variables)
+    assert status == 2
+    assert "a point is run once or more often, and the ladder has at least one step of one request or more" in said
+    assert "Ask what the host serves" not in said
