@@ -7,7 +7,7 @@ switch     the time without an answer during `switch_model.yml`, against `system
            and all checks before its stop, where everything was checked once before, against 10 seconds and an audit of the engine alone
 install    an engine of 9 GB from its lock, against `uv pip sync` of the same lock, both with a cold cache; once with byte code on both sides
 audit      its audit, against `find | xargs -P$(nproc) sha256sum` of the same folder
-agreement  the numbers of benchmark.yml, against those of `vllm bench serve` run directly: 3 % apart at most
+agreement  the numbers of benchmark.yml, against those of direct runs of `vllm bench serve`: 3 % apart at most
 gate       ten normal runs of benchmark.yml, of which none may be called `fail`, and one on a slowed server, which must be
 
 Each figure is the median over the rounds; ratios are taken round by round, the two sides in turn. Results go to bench/results/ as JSON.
@@ -165,7 +165,8 @@ def main() -> None:
     gate = figures.pop("gate", None)
     print(f"{'figure':38}{'median':>10}{'floor':>10}{'ratio':>8}{'target':>8}  floor (seconds; of the benchmark ms, and tok/s)")
     for name, each in figures.items():
-        print(f"{name:38}{each['median']:>10.1f}{each['floor_median']:>10.1f}{each['ratio']:>8.2f}{each['target'] or '-':>8}  {each['floor']}")
+        numbers = f"{each['median']:>10.1f}{each['floor_median']:>10.1f}{each['ratio']:>8.2f}{each['target'] or '-':>8}"
+        print(f"{name:38}{numbers}  {each['floor']}")
     if gate:
         print(f"gate: normal runs {', '.join(gate['normal'])}; slowed {gate['slowed']['verdict']}; target: {gate['target']}")
     print(path.relative_to(ROOT))

@@ -49,16 +49,17 @@ def ours() -> dict[str, Any]:
 
 def direct(document: dict[str, Any], seed: int) -> dict[str, float]:
     """One run of `vllm bench serve` over SSH, with the options of a document and prompts of its own."""
-    engine = yaml.safe_load((ROOT / INVENTORY / "group_vars/gpu_hosts/engines.yml").read_text())["modelhost_engines"][document["engine"]["name"]]
+    engine = document["engine"]["name"]
+    engines = yaml.safe_load((ROOT / INVENTORY / "group_vars/gpu_hosts/engines.yml").read_text())["modelhost_engines"]
     options = {
-        **document["options"], "seed": seed, "model": MODEL, "base-url": "http://127.0.0.1:8000", "save-result": True, "result-dir": SCRATCH,
-        "result-filename": "direct.json"}
+        **document["options"], "seed": seed, "model": MODEL, "base-url": "http://127.0.0.1:8000", "save-result": True,
+        "result-dir": SCRATCH, "result-filename": "direct.json"}
     words = [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
-    program, *rest = engine["bench_command"]
-    command = shlex.join([f"/opt/modelhost/engines/{document['engine']['name']}/bin/{program}", *rest, *words])
+    program, *rest = engines[engine]["bench_command"]
+    command = shlex.join([f"/opt/modelhost/engines/{engine}/bin/{program}", *rest, *words])
     on_host(f"setpriv --reuid modelhost --regid modelhost --init-groups {command}", **document["environment"])
     said = subprocess.run(
-        ["ssh", "-F", ROOT / f".cache/testhost/{HOST}.ssh_config", HOST, f"sudo cat {SCRATCH}/direct.json && sudo rm {SCRATCH}/direct.json"],
+        ["ssh", "-F", ROOT / f".cache/testhost/{HOST}.ssh_config", HOST, f"cd {SCRATCH} && sudo cat direct.json && sudo rm direct.json"],
         check=True, stdout=subprocess.PIPE)
     return {name: json.loads(said.stdout)[name] for name in NUMBERS}
 

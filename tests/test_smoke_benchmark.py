@@ -1,4 +1,4 @@
-"""The role from the first run of a benchmark to its verdict, on this machine: its jobs are run at once, by an engine that says what it is told."""
+"""The role from the first run of a benchmark to its verdict, on this machine, with an engine that says what it is told."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Host:
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
 
-    def measure(self, rates: str, expect: dict[str, Any] | None = None, **variables: Any) -> tuple[int, str]:
+    def measure(
+        self, rates: str, expect: dict[str, Any] | None = None, entries: tuple[str, ...] = ("measure", "keep"), **variables: Any,
+    ) -> tuple[int, str]:
         """Status and words of a play that measures, where the runs have these rates; the first is the warm-up's."""
         (self.folder / "engines/e/bin/rates").write_text(rates)
         model = {
@@ -67,7 +69,7 @@ class Host:
             "__smoke_benchmark_state": {"models": {"small": {"state": "serving", "applied": {}}}, "busy": ["small"]}, **variables}
         (self.folder / "play.json").write_text(json.dumps([{
             "hosts": "all", "gather_facts": False, "become": False, "vars": variables,
-            "tasks": [{"ansible.builtin.include_role": {"name": "smoke_benchmark", "tasks_from": entry}} for entry in ("measure", "keep")]}]))
+            "tasks": [{"ansible.builtin.include_role": {"name": "smoke_benchmark", "tasks_from": entry}} for entry in entries]}]))
         done = subprocess.run(
             ["ansible-playbook", "-i", "here,", "-c", "local", self.folder / "play.json"], cwd=ROOT, stdout=subprocess.PIPE, text=True,
             check=False)
@@ -126,8 +128,9 @@ def test_a_slower_run_ends_the_play_after_it_was_kept(host: Host) -> None:
     status, said = host.measure("1 60 61 59.5", {"decode_tok_s": 75})
     assert status == 2
     for sentence in (
-            "small failed its benchmark: decode_tok_s is 60.0, and modelhost_models.small.expect asks for 75 at least; decode_tok_s is 60.0, "
-            "slower than usual on this host: the median of earlier runs is 80.0, 76.2 would still be usual, and the best repetition reached 61.0.",
+            "small failed its benchmark: decode_tok_s is 60.0, and modelhost_models.small.expect asks for 75 at least; decode_tok_s is "
+            "60.0, slower than usual on this host: the median of earlier runs is 80.0, 76.2 would still be usual, and the best repetition "
+            "reached 61.0.",
             f"No document of a benchmark, and left out of the comparison, in {host.folder}/kept/small: broken.json"):
         assert sentence in said
     (host.folder / "kept/small/broken.json").unlink()
@@ -152,5 +155,15 @@ def test_a_run_that_takes_too_long_is_ended_with_one_sentence(host: Host) -> Non
     assert status == 2
     assert (
         "benchmark-small was ended after 5 s, its time limit. It was 'warm-up' of the profile single_stream: see whether the model answers "
-        "(playbooks/status.yml); where it only is slow, ask for less in modelhost_models.small.benchmark, or raise smoke_benchmark_limit") in said
+        "(playbooks/status.yml); where it only is slow, ask for less in modelhost_models.small.benchmark, or raise "
+        "smoke_benchmark_limit") in said
     assert host.documents() == []
+
+
+@pytest.mark.parametrize("variables", [
+    {"smoke_benchmark_repetitions": 0}, {"smoke_benchmark_concurrency": []}, {"smoke_benchmark_concurrency": [1, 0]}])
+def test_nothing_to_run_is_refused_before_the_host_is_asked(host: Host, variables: dict[str, Any]) -> None:
+    status, said = host.measure("", entries=("choose",), **variables)
+    assert status == 2
+    assert "a point is run once or more often, and the ladder has at least one step of one request or more" in said
+    assert "Ask what the host serves" not in said

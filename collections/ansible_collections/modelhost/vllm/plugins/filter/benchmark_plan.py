@@ -30,8 +30,8 @@ options:
     required: true
   load:
     description:
-      - C(profile), its name; C(options) of C(vllm bench serve) for every model; C(concurrency), the steps of the ladder; and C(long_context),
-        the most input tokens.
+      - C(profile), its name; C(options) of C(vllm bench serve) for every model; C(concurrency), the steps of the ladder; and
+        C(long_context), the most input tokens.
     type: dict
     required: true
 author:

@@ -28,7 +28,7 @@ def plan(
     and the options that it adds.
     """
     if load["profile"] not in PROFILES:
-        return {"finding": unknown("profile", load["profile"], PROFILES)}
+        return {"finding": unknown("profile", str(load["profile"]), PROFILES)}
     known = state["models"]
     serving = [name for name, each in known.items() if each["state"] == "serving"]
     if requested and requested not in serving:
@@ -68,7 +68,7 @@ def _points(model: dict[str, Any], load: dict[str, Any]) -> tuple[str, list[dict
     context = serve.get("max-model-len")
     where = f"profile long_context: modelhost_models.{model['name']}.serve.max-model-len"
     if not isinstance(context, int):
-        return f"{where} is {'missing' if context is None else repr(context)}: declare the number of tokens that the prompts shall come near", []
+        return f"{where} is {'missing' if context is None else repr(context)}: declare it, as the number of tokens to come near", []
     # A sixteenth is for the chat template, and for prompts of random tokens, which grow a little as they become text.
     room = context * 15 // 16 - {**load["options"], **model["benchmark"]}.get("random-output-len", 128)
     if room < 1:

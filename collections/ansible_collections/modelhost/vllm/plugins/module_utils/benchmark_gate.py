@@ -76,9 +76,9 @@ def _expectations(document: dict[str, Any], expect: dict[str, Any]) -> list[tupl
         most = name == "ttft_ms"
         value = min(measured) if most else max(measured)
         good = value <= expect[name] if most else value >= expect[name]
+        asked = f"{expect[name]} at {'most' if most else 'least'}"
         judged.append((
-            "pass" if good else "fail",
-            f"{name} is {value:.1f}, and modelhost_models.{document['model']}.expect asks for {expect[name]} at {'most' if most else 'least'}"))
+            "pass" if good else "fail", f"{name} is {value:.1f}, and modelhost_models.{document['model']}.expect asks for {asked}"))
     return judged
 
 
@@ -110,8 +110,8 @@ _SAYS = {
         "{now}, slower than usual on this host: the median of earlier runs is {usual}, {bound} would still be usual, and the best "
         "repetition reached {best}. docs/benchmark.md says what to look at"),
     "inconclusive": (
-        "{now}, slower than usual on this host: the median of earlier runs is {usual}, and {bound} would still be usual. But the repetitions, of "
-        "which the best reached {best}, or the earlier runs differ too much to call it a regression: measure again"),
+        "{now}, slower than usual on this host: the median of earlier runs is {usual}, and {bound} would still be usual. But the "
+        "repetitions, of which the best reached {best}, or the earlier runs differ too much to call it a regression: measure again"),
 }
 
 

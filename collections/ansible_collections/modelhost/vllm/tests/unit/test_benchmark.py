@@ -78,7 +78,8 @@ def test_why_nothing_can_be_measured(state, requested, engines, finding):
      [("concurrency 3", {"max-concurrency": 3, "num-prompts": 6})]),
     # 15/16 of 2048, less the 128 tokens of an answer
     ({"profile": "long_context"}, {"max-model-len": 2048}, [("long_context", {"random-input-len": 1792})]),
-    ({"profile": "long_context", "options": {"random-output-len": 32}}, {"max-model-len": 2048}, [("long_context", {"random-input-len": 1888})]),
+    ({"profile": "long_context", "options": {"random-output-len": 32}}, {"max-model-len": 2048},
+     [("long_context", {"random-input-len": 1888})]),
     ({"profile": "long_context"}, {"max-model-len": 131072}, [("long_context", {"random-input-len": 16384})]),
 ])
 def test_the_points_of_a_profile(load, serve, points):
@@ -91,12 +92,12 @@ def test_the_points_of_a_profile(load, serve, points):
     ("long_contxt", {}, "profile: 'long_contxt' is not one of concurrency, long_context, single_stream. Did you mean 'long_context'?"),
     ("x", {}, "profile: 'x' is not one of concurrency, long_context, single_stream."),
     ("long_context", {},
-     "profile long_context: modelhost_models.a.serve.max-model-len is missing: declare the number of tokens that the prompts shall come near"),
+     "profile long_context: modelhost_models.a.serve.max-model-len is missing: declare it, as the number of tokens to come near"),
     ("long_context", {"max-model-len": "128k"},
-     "profile long_context: modelhost_models.a.serve.max-model-len is '128k': declare the number of tokens that the prompts shall come near"),
+     "profile long_context: modelhost_models.a.serve.max-model-len is '128k': declare it, as the number of tokens to come near"),
     ("long_context", {"max-model-len": 128},
-     "profile long_context: modelhost_models.a.serve.max-model-len is 128, which leaves no room for a prompt: lower random-output-len in its "
-     "benchmark"),
+     "profile long_context: modelhost_models.a.serve.max-model-len is 128, which leaves no room for a prompt: lower random-output-len in "
+     "its benchmark"),
 ])
 def test_a_profile_that_cannot_be_measured(profile, serve, finding):
     models = [{**MODELS[0], "serve": serve}]
@@ -125,7 +126,8 @@ def test_the_warm_up_is_a_run_of_its_own_and_no_two_runs_send_the_same_prompts()
 
 
 def test_a_seed_that_was_asked_for_stays():
-    assert [run["options"]["seed"] for run in benchmark.runs([{"name": "a", "options": {}}], {"seed": 7}, 2, "20261130T094500Z")] == [7, 7, 7]
+    ran = benchmark.runs([{"name": "a", "options": {}}], {"seed": 7}, 2, "20261130T094500Z")
+    assert [run["options"]["seed"] for run in ran] == [7, 7, 7]
 
 
 def test_options_become_words():

@@ -222,3 +222,36 @@ def test_what_is_read_on_the_host(call, tmp_path):
     assert found["unreadable"] == ["20261104T000000Z.json", "other.json"]
     assert call(benchmark_results_info, results=[], history=str(tmp_path / "none")) == {
         "changed": False, "results": [], "history": [], "unreadable": []}
+
+
+# Recorded from vLLM 0.32 on two cores, SmolLM2-135M in float32, 64 tokens in and 32 out: the rates of decode and the mean TTFT of three
+# repetitions. The machine to itself, by its medians; while a test of the whole project ran beside it, eight runs one after the other; and with
+# the server stopped for 0.2 of every 0.3 seconds.
+ALONE = [15.63, 15.21, 16.63, 15.01, 13.58, 12.16, 13.31]
+BUSY = [
+    ((0.88, 9.71, 12.75), (3771.8, 1522.9, 290.6)), ((8.35, 5.45, 6.46), (588.3, 333.8, 562.8)),
+    ((3.25, 1.22, 1.57), (1128.9, 2643.5, 1584.1)), ((1.96, 1.21, 1.83), (2227.0, 4034.5, 2063.6)),
+    ((1.34, 2.57, 5.63), (1986.9, 2250.6, 638.3)), ((3.27, 6.02, 3.85), (347.1, 302.7, 1255.4)),
+    ((4.04, 4.53, 7.28), (364.8, 329.2, 373.7)), ((3.00, 2.88, 9.68), (343.5, 961.3, 384.3))]
+SLOWED = (4.33, 4.74, 5.61)
+
+
+def test_recorded_a_server_that_is_slowed_down_fails():
+    assert verdict(SLOWED, ALONE) == "fail"
+    # As the demo's inventory asks for
+    assert verdict(SLOWED, ALONE, max_slowdown_percent=30) == "fail"
+
+
+def test_recorded_runs_of_a_machine_of_its_own_pass():
+    for number in range(5, len(ALONE)):
+        assert verdict((ALONE[number],) * 3, ALONE[:number], max_slowdown_percent=30) == "pass"
+
+
+def test_recorded_runs_of_a_busy_machine_are_no_regression():
+    past, said = [], []
+    for decode, ttft in BUSY:
+        now = document(*(result(one, other) for one, other in zip(decode, ttft)))
+        said.append(benchmark_gate.gate(now, past, {})["verdict"])
+        past.append(benchmark_gate.summary(now))
+    assert said == ["inconclusive"] * 5 + ["pass"] * 3
+    assert benchmark_gate.gate(run(*SLOWED), past, {})["verdict"] == "pass"
