@@ -61,7 +61,7 @@ def own(model: dict[str, Any]) -> dict[str, Any]:
 
 KIMI = "modelhost_models.kimi-k25-int4"
 NAMES = "glm-5-gguf, kimi-k25-int4, kimi-k25-int4-dcp8, kimi-k25-int4-ep, kimi-k25-nvfp4, minimax-m25, minimax-m25-dp8"
-KEYS = "alias, benchmark, description, engine, environment, expect, gpus, host, nccl, port, serve, weights"
+KEYS = "alias, benchmark, coherence, description, engine, environment, expect, gpus, host, nccl, port, serve, weights"
 
 
 @pytest.mark.parametrize(("changes", "expected"), [
