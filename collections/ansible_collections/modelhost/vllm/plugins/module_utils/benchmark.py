@@ -7,7 +7,7 @@ import json
 import statistics
 from typing import Any
 
-from ansible_collections.modelhost.vllm.plugins.module_utils.endpoint import Endpoint
+from ansible_collections.modelhost.vllm.plugins.module_utils import served
 from ansible_collections.modelhost.vllm.plugins.module_utils.findings import unknown
 
 PROFILES = ("single_stream", "concurrency", "long_context")
@@ -29,29 +29,13 @@ def plan(
     """
     if load["profile"] not in PROFILES:
         return {"finding": unknown("profile", str(load["profile"]), PROFILES)}
-    known = state["models"]
-    serving = [name for name, each in known.items() if each["state"] == "serving"]
-    if requested and requested not in serving:
-        return {"finding": _serves_not(requested, known[requested]["state"], serving)}
-    if not serving:
-        return {"finding": _nothing_serves(state)}
-    if not requested and len(serving) > 1:
-        return {"finding": f"{', '.join(serving)} serve on this host: choose one with -e model="}
-    name = requested or serving[0]
-    entries = [each for each in models if each["name"] == name]
-    if not entries:
-        return {"finding": f"{name} serves, and modelhost_models does not have it: add its entry, or switch to a model of the catalogue"}
-    applied = known[name]["applied"]
-    model = {**entries[0], **{key: applied[key] for key in ("engine", "host", "port") if key in applied}}
-    built = [each for each in engines if each["name"] == model["engine"]]
-    if not built:
-        return {"finding": (
-            f"{name} serves from the engine {model['engine']}, and modelhost_engines does not have it: add its entry, which says how "
-            "its benchmark is started")}
-    finding, points = _points(model, load)
+    chosen = served.choose(state, requested, models, engines)
+    if chosen["finding"]:
+        return chosen
+    finding, points = _points(chosen["model"], load)
     if finding:
         return {"finding": finding}
-    return {"finding": "", "model": model, "engine": built[0], "url": Endpoint(model["host"], model["port"], "").url, "points": points}
+    return {**chosen, "points": points}
 
 
 def _points(model: dict[str, Any], load: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -92,21 +76,6 @@ def runs(points: list[dict[str, Any]], asked: dict[str, Any], repetitions: int, 
     return [
         {**run, "key": f"{started}-{number}", "options": {"seed": seed + number, **run["options"]}}
         for number, run in enumerate([warm, *counting])]
-
-
-def _serves_not(requested: str, state: str, serving: list[str]) -> str:
-    now = f"{', '.join(serving)} serves" if serving else "nothing is served"
-    fix = f"Serve it first with playbooks/switch_model.yml -e model={requested}" + (", or leave -e model= out" if serving else "")
-    return f"model: {requested} is {state}, and {now}. {fix}"
-
-
-def _nothing_serves(state: dict[str, Any]) -> str:
-    busy = [f"{model} is {state['models'][model]['state']}" for model in state["busy"]]
-    if busy:
-        return f"Nothing is served yet: {', '.join(busy)}. Measure once playbooks/status.yml says that it serves"
-    return (
-        "Nothing is served on this host: start the wished model with playbooks/site.yml, or another with "
-        "playbooks/switch_model.yml -e model=NAME")
 
 
 def option_words(options: dict[str, Any]) -> list[str]:
