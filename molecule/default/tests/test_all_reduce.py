@@ -6,7 +6,7 @@ import json
 
 
 def test_all_reduce_is_measured_beside_the_served_model(controller, host, tmp_path):
-    said = controller.plays("advise", "-e", f"all_reduce_artifacts={tmp_path}")
+    said = controller.plays("advise", "-e", f"all_reduce_artifacts={tmp_path}").said
     assert "No advice on parallelism" in said
     [copy] = (tmp_path / "demo/all_reduce").iterdir()
     document = json.loads(copy.read_text())
