@@ -8,6 +8,7 @@ torch by themselves, and the parent, which never does, ends them at the time lim
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 import os
 import signal
@@ -120,9 +121,7 @@ def all_reduce(question: dict[str, Any], store: str) -> Work:
 
     def work(rank: int, say: Say) -> dict[str, Any]:
         say("import torch")
-        import torch  # pylint: disable=import-outside-toplevel
-        import torch.distributed as dist  # pylint: disable=import-outside-toplevel
-
+        torch, dist = importlib.import_module("torch"), importlib.import_module("torch.distributed")
         if cuda:
             seen = torch.cuda.device_count()
             if seen < world_size:
