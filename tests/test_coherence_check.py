@@ -85,13 +85,17 @@ def check(tmp_path: Path):
     if os.geteuid() or subprocess.run([*private, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs root and mounts of its own")
 
-    def run(coherence: dict[str, object] | None = None, serve: dict[str, object] | None = None) -> tuple[int, str, dict]:
+    def run(
+        items: list[str] | None = None, coherence: dict[str, object] | None = None, serve: dict[str, object] | None = None,
+    ) -> tuple[int, str, dict]:
         model = {
             "name": "sage", "engine": "vllm-1", "host": "127.0.0.1", "port": server.server_port, "serve": serve or {}, "coherence": coherence or {}}
         variables = {
             "ansible_python_interpreter": "{{ ansible_playbook_python }}", "coherence_check_artifacts": str(tmp_path / "artifacts"),
             "__coherence_check_plan": {
                 "finding": "", "model": model, "engine": {"name": "vllm-1", "distribution": "vllm", "version": "1"}, "url": "x"}}
+        if items:
+            variables["__coherence_check_battery"] = [each for each in BATTERY if each["name"] in items]
         (tmp_path / "play.json").write_text(json.dumps([{
             "hosts": "all", "gather_facts": False, "become": False,
             "tasks": [{"ansible.builtin.import_role": {"name": "coherence_check", "tasks_from": "ask"}}]}]))
@@ -123,28 +127,28 @@ def test_a_model_that_knows_all(check) -> None:
 
 
 def test_without_a_parser_no_call_is_asked_for(check) -> None:
-    assert "tool call" not in [each["name"] for each in check()[2]["items"]]
+    assert [each["name"] for each in check(["fact", "tool call"])[2]["items"]] == ["fact"]
 
 
 @pytest.mark.case("C4")
 def test_a_wrong_answer_fails_after_it_was_kept(check) -> None:
     Sage.spoiled = {"17 + 25": {"content": "17 + 25 = 32"}}
-    status, said, kept = check()
+    status, said, kept = check(["fact", "arithmetic"])
     assert (status, kept["verdict"], kept["reason"]) == (2, "incoherent", "arithmetic")
     assert "arithmetic incoherent" in said and "it does not name 42 or forty-two" in said and "17 + 25 = 32" in said
 
 
 def test_what_a_small_model_may_miss_does_not_bind(check) -> None:
     Sage.spoiled = {"17 + 25": {"content": "17 + 25 = 32"}}
-    status, said, kept = check({"binds": ["fact", "creative"]})
-    assert (status, kept["verdict"], kept["reason"]) == (0, "coherent", "13 of 14 answers")
+    status, said, kept = check(["fact", "arithmetic", "creative"], {"binds": ["fact", "creative"]})
+    assert (status, kept["verdict"], kept["reason"]) == (0, "coherent", "2 of 3 answers")
     assert "arithmetic (incoherent)" in said
 
 
 @pytest.mark.case("C2")
 def test_reasoning_without_an_end_is_said_and_does_not_fail(check) -> None:
     Sage.spoiled = {"youngest": {"content": None, "reasoning": "Anna is older than"}}
-    status, said, kept = check({"max_tokens": 300})
+    status, said, kept = check(["fact", "reasoning"], {"max_tokens": 300})
     assert (status, kept["verdict"], kept["reason"]) == (0, "budget", "reasoning")
     assert "all 300 tokens went into reasoning: set coherence.max_tokens to 600 or more" in said
 
@@ -152,7 +156,7 @@ def test_reasoning_without_an_end_is_said_and_does_not_fail(check) -> None:
 @pytest.mark.case("C6")
 def test_after_a_refusal_nothing_more_is_asked(check) -> None:
     Sage.spoiled = {"France": 401}
-    status, said, kept = check({"binds": ["creative"]})
+    status, said, kept = check(["fact", "fact again", "creative"], {"binds": ["creative"]})
     assert (status, kept["verdict"], [each["name"] for each in kept["items"]]) == (2, "rejected", ["fact"])
     assert "HTTP 401 {'error': {'message': 'no'}}" in said
 
@@ -163,6 +167,6 @@ def test_two_answers_to_one_question_are_a_note(check, monkeypatch) -> None:
     monkeypatch.setattr(Sage, "KNOWN", {**Sage.KNOWN, "France": None})
     monkeypatch.setattr(Sage, "spoiled", type("Turns", (dict,), {
         "get": lambda self, key, default: {"content": next(answers)} if key == "France" else default})())
-    status, said, kept = check()
+    status, said, kept = check(["fact", "fact again"])
     assert (status, kept["verdict"]) == (0, "coherent")
     assert kept["notes"] == ["fact again: the same question got another answer at temperature 0, which is no fault by itself"]
