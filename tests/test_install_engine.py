@@ -171,12 +171,14 @@ def test_nothing_is_there_that_no_wheel_brings_and_python_does_not_need(root: Ro
 
 def test_killed_at_any_moment_it_is_no_engine_and_the_next_run_makes_it_one(root: Root) -> None:
     root.declare(difference())
+    assert root.install()[0] == 0
+    reference = root.tree()
     began = time.monotonic()
     assert root.install()[0] == 0
-    takes, reference = time.monotonic() - began, root.tree()
+    takes = time.monotonic() - began
     moments = random.Random(33)
     killed = 0
-    for _each in range(10):
+    while killed < 6:
         job = root.start()
         time.sleep(moments.uniform(0.0, takes))
         os.killpg(job.pid, signal.SIGKILL)
@@ -185,11 +187,11 @@ def test_killed_at_any_moment_it_is_no_engine_and_the_next_run_makes_it_one(root
             killed += 1
         else:  # between the mark and the end, or before the mark of the engine before was taken away: then it is whole
             assert root.tree() == reference
+            takes *= 0.9  # a machine that was busy is so no longer
         status, said = root.install()
         assert (status, root.state()) == (0, "complete"), said
         assert root.tree() == reference
         assert sorted(path.name for path in root.engines.iterdir()) == [".vllm-1.patches", "vllm-1", "vllm-1.lock"]
-    assert killed > 5
 
 
 def test_a_changed_lock_on_the_host_builds_nothing(root: Root) -> None:
