@@ -32,10 +32,9 @@ class Controller:
 
         kill_at names the task at whose beginning the controller is killed.
         """
-        killer = {"ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "molecule/shared/callback"), "ANSIBLE_CALLBACKS_ENABLED": "kill_at"}
         done = subprocess.run(
             self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**self.environment, **({**killer, "MODELHOST_KILL_AT": kill_at} if kill_at else {})})
+            env={**self.environment, "MODELHOST_KILL_AT": kill_at or ""})
         done.said = " ".join(done.stdout.split())
         print(done.stdout)
         return done
