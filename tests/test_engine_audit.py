@@ -287,11 +287,12 @@ def test_a_declared_patch(engine: Engine) -> None:
 # An environment that somebody else built
 
 
-@pytest.fixture(params=["uv", "pip"])
-def foreign(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    path = tmp_path / "link/venv"
+@pytest.fixture(scope="module", params=["uv", "pip"])
+def built(engine: Engine, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to("real")
+    path = folder / "link/venv"
     subprocess.run([sys.executable, "-m", "venv", path], check=True)
     uv = [ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--python", path / "bin/python"]
     pip = [path / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", engine.wheels]
@@ -300,6 +301,15 @@ def foreign(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> P
             "UV_LINK_MODE": "copy",
             **{key: value for key, value in engine.environment.items() if key != "PYTHONPATH" and not key.startswith("PIP_")}})
     return path
+
+
+@pytest.fixture
+def foreign(built: Path) -> Iterator[Path]:
+    kept = built.parent / "kept"
+    shutil.copytree(built, kept, symlinks=True)
+    yield built
+    shutil.rmtree(built)
+    kept.rename(built)
 
 
 def test_a_foreign_environment_as_its_wheels_say(engine: Engine, foreign: Path) -> None:
