@@ -34,7 +34,7 @@ class Controller:
         """
         done = subprocess.run(
             self.command(playbook, *arguments, overlay=overlay), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**self.environment, "MODELHOST_KILL_AT": kill_at or ""})
+            env={**self.environment, **({"MODELHOST_KILL_AT": kill_at} if kill_at else {})})
         done.said = " ".join(done.stdout.split())
         print(done.stdout)
         return done

@@ -14,5 +14,5 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "kill_at"
 
     def v2_playbook_on_task_start(self, task, is_conditional):
-        if task.name == os.environ["MODELHOST_KILL_AT"]:
+        if task.name == os.environ.get("MODELHOST_KILL_AT"):
             os.kill(os.getpid(), signal.SIGKILL)
