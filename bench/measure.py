@@ -58,8 +58,9 @@ def direct(document: dict[str, Any], seed: int) -> dict[str, float]:
     program, *rest = engines[engine]["bench_command"]
     command = shlex.join([f"/opt/modelhost/engines/{engine}/bin/{program}", *rest, *words])
     on_host(f"setpriv --reuid modelhost --regid modelhost --init-groups {command}", **document["environment"])
+    kept = f"{SCRATCH}/direct.json"
     said = subprocess.run(
-        ["ssh", "-F", ROOT / f".cache/testhost/{HOST}.ssh_config", HOST, f"cd {SCRATCH} && sudo cat direct.json && sudo rm direct.json"],
+        ["ssh", "-F", ROOT / f".cache/testhost/{HOST}.ssh_config", HOST, f"sudo sh -c 'cat {kept} && rm {kept}'"],
         check=True, stdout=subprocess.PIPE)
     return {name: json.loads(said.stdout)[name] for name in NUMBERS}
 
