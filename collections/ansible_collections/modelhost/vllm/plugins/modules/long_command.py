@@ -79,7 +79,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
 
 JOBS = "/run/modelhost/jobs"
-SLICE = 3.0  # seconds that one call waits at most
+SLICE = 5.0  # seconds that one call waits at most
+PAUSE = 1.0  # seconds between two looks at a job that takes long: each takes the processor from what the job may measure
 
 
 def tail(path: str, size: int = 8192) -> list[str]:
@@ -141,6 +142,7 @@ def main() -> None:
         start(unit, log, module.params["argv"], environment, module.params["limit"])
         ours = True
     deadline = time.monotonic() + SLICE
+    pause = PAUSE if module.params["resume"] else PAUSE / 16
     while True:
         current = state()
         if current["ActiveState"] in ("inactive", "failed"):
@@ -148,7 +150,8 @@ def main() -> None:
         if time.monotonic() > deadline:
             lines = tail(log)
             module.exit_json(changed=True, finished=False, resume={"ours": ours}, progress=lines[-1][:110] if lines else "started")
-        time.sleep(0.1)
+        time.sleep(pause)
+        pause = min(pause * 2, PAUSE)
     if not ours:
         # An earlier run's job has ended: look again at what it left.
         module.exit_json(changed=True, finished=False, resume=None, progress="the job of an earlier run has ended")
