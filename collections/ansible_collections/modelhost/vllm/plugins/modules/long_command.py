@@ -8,7 +8,7 @@ short_description: Run a command that takes minutes, showing where it is
 description:
   - Runs the command as a transient systemd service C(modelhost-job-NAME.service), as root. It survives a lost connection and a killed
     controller, and the unit's name is a lock, so the next run waits for the job of an earlier one instead of starting a second.
-  - While it runs, its last line of output (progress bars included) is shown every few seconds.
+  - While it runs, its last line of output (progress bars included) is shown every O(progress_every) seconds.
 options:
   name:
     description: Name of the job. One job of a name runs at a time.
@@ -40,6 +40,11 @@ options:
     description: What to do where the limit has ended the command, for the message.
     type: str
     default: ""
+  progress_every:
+    description:
+      - Seconds between two looks of the controller. Each takes half a second of a processor, which matters to a job that measures.
+    type: int
+    default: 5
   resume:
     description: What the previous call of one task returned. Set by the action plugin only.
     type: dict
@@ -79,8 +84,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelhost.vllm.plugins.module_utils import systemd
 
 JOBS = "/run/modelhost/jobs"
-SLICE = 5.0  # seconds that one call waits at most
-PAUSE = 1.0  # seconds between two looks at a job that takes long: each takes the processor from what the job may measure
+PAUSE = 1.0  # seconds between two questions for the unit's state, where the job takes long
 
 
 def tail(path: str, size: int = 8192) -> list[str]:
@@ -120,6 +124,7 @@ def main() -> None:
             "secret_environment": {"type": "dict", "default": {}, "no_log": True},
             "limit": {"type": "int", "default": 0},
             "limit_hint": {"type": "str", "default": ""},
+            "progress_every": {"type": "int", "default": 5},
             "resume": {"type": "dict"},
         },
         supports_check_mode=True,
@@ -141,7 +146,7 @@ def main() -> None:
         environment = {**module.params["environment"], **module.params["secret_environment"]}
         start(unit, log, module.params["argv"], environment, module.params["limit"])
         ours = True
-    deadline = time.monotonic() + SLICE
+    deadline = time.monotonic() + module.params["progress_every"]
     pause = PAUSE if module.params["resume"] else PAUSE / 16
     while True:
         current = state()

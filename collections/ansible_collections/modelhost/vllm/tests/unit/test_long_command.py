@@ -10,13 +10,13 @@ from ansible_collections.modelhost.vllm.plugins.modules import long_command
 from ansible_collections.modelhost.vllm.plugins.plugin_utils import polling
 
 UNIT = "modelhost-job-make-small.service"
-PARAMS = {"name": "make small", "argv": ["/bin/make", "small"], "environment": {"A": "1"}, "secret_environment": {"TOKEN": "t$"}}
+PARAMS = {"name": "make small", "argv": ["/bin/make", "small"], "environment": {"A": "1"}, "secret_environment": {"TOKEN": "t$"},
+          "progress_every": 0}
 
 
 @pytest.fixture
 def jobs(host, monkeypatch):
     monkeypatch.setattr(long_command, "JOBS", f"{host.root}/jobs")
-    monkeypatch.setattr(long_command, "SLICE", 0.0)
     return host
 
 
