@@ -20,14 +20,16 @@ class ActionModule(ActionBase):
             for name, module, options in asked:
                 answer = self._execute_module(module_name=module, module_args=options, task_vars=task_vars)
                 if answer.get("failed"):
-                    unknown[name] = self.reason(answer)
+                    unknown[name] = reason(answer)
                 else:
                     answers[name] = answer
         except AnsibleConnectionFailure as error:
             return {"changed": False, "reached": False, "reason": " ".join(str(error).split()), "answers": {}, "unknown": {}}
         return {"changed": False, "reached": True, "reason": "", "answers": answers, "unknown": unknown}
 
-    def reason(self, answer: dict[str, Any]) -> str:
-        """What a module said, or the last line of what it crashed with."""
-        crash = (answer.get("module_stderr") or "").strip().splitlines()
-        return crash[-1] if crash else " ".join(str(answer.get("msg", "no reason was given")).split())
+
+def reason(answer: dict[str, Any]) -> str:
+    """What a module said; where it crashed, with what; where it could not even begin, what the host said."""
+    crash = getattr(getattr(answer.get("exception"), "event", None), "msg", "")
+    told = (answer.get("module_stderr") or "").strip().partition("\n")[0] or answer.get("msg") or crash or "no reason was given"
+    return " ".join(str(told).split())

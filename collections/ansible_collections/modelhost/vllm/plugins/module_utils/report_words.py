@@ -112,7 +112,7 @@ def all_reduce(found: dict[str, Any]) -> str:
 
 
 def finding(found: dict[str, str]) -> str:
-    return f"{found['severity']}: {found['check']}: {found['seen']}; needed: {found['needed']}; fix: {found['fix']}"
+    return f"{found['severity']}, {found['check']}: {found['seen']}; needed: {found['needed']}; fix: {found['fix']}"
 
 
 def listed(found: list[Any] | None, say: Any, none: str) -> list[str]:
