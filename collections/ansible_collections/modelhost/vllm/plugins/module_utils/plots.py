@@ -29,8 +29,7 @@ def plot(points: list[dict[str, Any]], title: str, x: str, y: str, log: str = ""
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height}" y2="{height}"/>')
         parts.append(f'<text class="tick" text-anchor="end" x="{LEFT - 5}" y="{_at(height + 3.5)}">{_short(tick)}</text>')
     placed = [(across(each["x"]), up(each["y"]), each) for each in points]
-    for number in _labelled(len(placed)):
-        left, _top, each = placed[number]
+    for left, _top, each in _labelled(placed):
         parts.append(f'<text class="tick" text-anchor="middle" x="{left}" y="{HEIGHT - 22}">{html.escape(str(each["label"]))}</text>')
     parts.append('<polyline class="line" points="{0}"/>'.format(" ".join(f"{left},{top}" for left, top, _each in placed)))
     for left, top, each in placed:
@@ -69,11 +68,14 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
     return [step * number for number in range(math.ceil(high / step) + 1)]
 
 
-def _labelled(count: int, most: int = 5) -> list[int]:
-    """Which of the points have a label: the first, the last and some between."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(number * (count - 1) / (most - 1)) for number in range(most)})
+def _labelled(placed: list[tuple[float, float, dict[str, Any]]], apart: float = 44) -> list[tuple[float, float, dict[str, Any]]]:
+    """The points whose labels have room: the last one, and from the first on those that are far enough from each other and from it."""
+    *others, last = placed
+    chosen: list[tuple[float, float, dict[str, Any]]] = []
+    for each in others:
+        if last[0] - each[0] >= apart and (not chosen or each[0] - chosen[-1][0] >= apart):
+            chosen.append(each)
+    return [*chosen, last]
 
 
 def _short(value: float) -> str:

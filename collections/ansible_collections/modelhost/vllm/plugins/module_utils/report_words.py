@@ -68,8 +68,9 @@ def engine(found: dict[str, Any]) -> str:
         return f"{line}; its audit is unknown"
     if not audit:
         return f"{line}; never audited"
-    found_what = f" ({len(audit['findings'])} findings)" if audit["findings"] else ""
-    return f"{line}; {audit['verdict']}{found_what} when audited on {moment(audit['started'])}"
+    count = len(audit["findings"])
+    findings = f" ({count} finding{'s' if count > 1 else ''})" if count else ""
+    return f"{line}; {audit['verdict']}{findings} when audited on {moment(audit['started'])}"
 
 
 def nccl(found: dict[str, Any] | None, lines: list[str]) -> list[str]:
@@ -125,6 +126,9 @@ def screen(document: dict[str, Any], models: list[str], nccl_lines: list[str]) -
 
     models, nccl_lines: what the filters status_lines and nccl_lines say.
     """
+    stopped = [each["name"] for each in document["models"] or [] if f"{each['name']}: stopped" in models]
+    models = [each for each in models if each not in [f"{name}: stopped" for name in stopped]]
+    models += [f"stopped: {', '.join(stopped)}"] if stopped else []
     head = block(document["host"], [document["summary"]], 3)
     if not document["reached"]:
         return [*head, *block("next", document["next_steps"], 2)]
@@ -133,15 +137,15 @@ def screen(document: dict[str, Any], models: list[str], nccl_lines: list[str]) -
     reduced = document["all_reduce"]
     return [
         *head,
-        *block("hardware", hardware(document["hardware"]), 3),
+        *block("hardware", hardware(document["hardware"]), 4),
         *block("versions", versions(document["versions"]), 3),
         *block("engines", listed(document["engines"], engine, "none declared"), 2),
         *block("models", [UNKNOWN] if document["models"] is None else models, 8),
         *block("weights", _weights(document["models"]), 2),
         *block("NCCL", nccl(document["nccl"], nccl_lines), 3),
-        *block("measured", listed(measured, benchmark, "never"), 3),
+        *block("measured", listed(measured, benchmark, "never"), 4),
         *block("coherence", listed(document["coherence"], coherence, "never asked"), 2),
-        *block("all-reduce", [UNKNOWN] if reduced is None else [all_reduce(reduced) if reduced else "never measured"], 1),
+        *block("all-reduce", [UNKNOWN] if reduced is None else [all_reduce(reduced) if reduced else "never measured"], 2),
         *block("findings", listed(document["findings"], finding, "none"), 3),
         *block("unknown", [f"{each['what']}: {each['why']}" for each in document["unknown"]], 2),
         *block("next", steps or ["nothing to do"], 4),
@@ -160,11 +164,13 @@ def _weights(models: list[dict[str, Any]] | None) -> list[str]:
 
 def block(label: str, sentences: Iterable[str], most: int) -> list[str]:
     """Sentences behind a label, in at most so many lines; what is left out is said."""
-    indent = " " * (LABEL + 2)
-    lines = []
+    lines: list[str] = []
     for each in sentences:
         lines += textwrap.wrap(
             " ".join(each.split()), WIDTH - LABEL, subsequent_indent="  ", break_long_words=True, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = [*lines[:most - 1], f"... {len(lines) - most + 1} more lines in report.md"]
-    return [(f"{label:<{LABEL}}" if number == 0 else indent[2:]) + line for number, line in enumerate(lines)]
+    indent = " " * LABEL
+    if len(label) >= LABEL:  # the name of a host
+        return [label, *(indent + line for line in lines)]
+    return [(indent if number else f"{label:<{LABEL}}") + line for number, line in enumerate(lines)]

@@ -35,7 +35,7 @@ def _plain(value: Any) -> Any:
     """A value as text of one line of Markdown."""
     if not isinstance(value, str):
         return value
-    text = " ".join(value.split()).replace("&", "&amp;").replace("<", "&lt;")
+    text = re.sub(r"\s+", " ", value).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*\[\]|#])", r"\\\1", text)
 
 
