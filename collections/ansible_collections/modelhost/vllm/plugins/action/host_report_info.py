@@ -12,7 +12,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        questions = self._task.args["questions"]
+        questions = self._task.args.get("questions", {})
         answers: dict[str, dict[str, Any]] = {}
         unknown: dict[str, str] = {}
         asked = [*((name, each["module"], each.get("options", {})) for name, each in questions.items()), ("kept", None, self._task.args)]

@@ -45,13 +45,25 @@ _value:
 
 from typing import Any
 
-from ansible_collections.modelhost.vllm.plugins.filter.status_lines import switch_line
 from ansible_collections.modelhost.vllm.plugins.module_utils import host_report
+from ansible_collections.modelhost.vllm.plugins.plugin_utils.controller import has_ended
 
 
 def report(looked: dict[str, Any], host: str, started: str, declared: dict[str, Any]) -> dict[str, Any]:
     switch = looked["answers"].get("state", {}).get("switch")
-    return host_report.report(host, started, looked, declared, switch_line(switch) if switch else "")
+    return host_report.report(host, started, looked, declared, said(switch) if switch else {})
+
+
+def said(switch: dict[str, Any]) -> dict[str, Any]:
+    """Of a switch that is under way, or was interrupted: then a reboot or the next run decides what serves."""
+    owner = switch["owner"]
+    who = f"switch to {switch['model']} by {owner['user']}@{owner['controller']} since {switch['since']}"
+    if switch["interrupted"] or has_ended(owner):
+        return {"interrupted": True, "says": (
+            f"{who}: interrupted at step {switch['step']!r}. What serves now is below; switch_model.yml finishes it or serves the wish, and a "
+            "reboot boots what was applied")}
+    progress = f" ({switch['progress']})" if switch["progress"] else ""
+    return {"interrupted": False, "says": f"{who}: at step {switch['step']!r}{progress}, last sign of life {switch['age']} s ago"}
 
 
 class FilterModule:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelhost.vllm.plugins.module_utils import gpu_findings, report_documents, versions, weights
+from ansible_collections.modelhost.vllm.plugins.module_utils import gpu_findings, report_documents, report_words, versions, weights
 
 Document = dict[str, Any]
 
@@ -19,11 +19,11 @@ SECTIONS = {
 BUSY = ("serving", "loading", "stopping")
 
 
-def report(host: str, started: str, looked: Document, declared: Document, switch: str) -> Document:
+def report(host: str, started: str, looked: Document, declared: Document, switch: Document) -> Document:
     """The document of a host.
 
     looked: what host_report_info returned, with the questions of SECTIONS. declared: models, engines, wish, gpus and versions, the chain of
-    versions. switch: a sentence about one that is under way or was interrupted, or an empty text.
+    versions. switch: of one that is under way or was interrupted what it says, and which of the two; or an empty dict.
     """
     answers = looked["answers"]
     gpu, facts, kept = answers.get("gpu"), answers.get("host", {}).get("facts"), answers.get("kept")
@@ -35,7 +35,7 @@ def report(host: str, started: str, looked: Document, declared: Document, switch
         "engines": _engines(answers.get("engines"), declared["engines"], kept),
         "models": _models(answers.get("state"), answers.get("weights"), declared["models"], kept),
         "switch": switch,
-        "nccl": _nccl(answers.get("nccl")),
+        "nccl": nccl(answers.get("nccl")),
         "benchmarks": _benchmarks(kept),
         "coherence": None if kept is None else [{"model": model, **each} for model, each in sorted(kept["coherence"].items())],
         "all_reduce": None if kept is None else kept["all_reduce"],
@@ -139,7 +139,8 @@ def _weights(each: Document) -> Document:
         "says": says}
 
 
-def _nccl(answer: Document | None) -> Document | None:
+def nccl(answer: Document | None) -> Document | None:
+    """What the running processes have, and what is to be said of it."""
     if answer is None:
         return None
     keys = ("name", "value", "origin", "taken", "said")
@@ -201,7 +202,7 @@ def _next_steps(found: Document, declared: Document) -> list[str]:
     errors = [each["check"] for each in found["findings"] or [] if each["severity"] == "error"]
     steps = [f"repair what host_check finds ({', '.join(dict.fromkeys(errors))}): the fix stands beside each"] if errors else []
     steps += [f"a reboot waits, {reason}: playbooks/site.yml -e reboot_allowed=true, while no model serves" for reason in found["reboot"] or []]
-    if "interrupted" in found["switch"]:
+    if found["switch"].get("interrupted"):
         steps.append("finish the interrupted switch: playbooks/switch_model.yml")
     return steps + _engine_steps(found, declared) + _model_steps(found) + _measure_steps(found, declared)
 
@@ -234,17 +235,13 @@ def _model_steps(found: Document) -> list[str]:
         if each["foreign"]:
             steps.append(f"take over the unit of {each['name']}, which modelhost did not write: playbooks/site.yml -e adopt=true")
         if each["pending"] and each["state"] != "loading":
-            steps.append(f"{_count(each['pending'])} pending for {each['name']}: playbooks/switch_model.yml")
+            steps.append(f"{each['name']} has {report_words.changes(each['pending'])} pending: playbooks/switch_model.yml")
     if models and not any(each["state"] in (*BUSY, "failed") for each in models):
         steps.append(f"serve the wish, {wish}: playbooks/site.yml")
     for each in models:
         if each["state"] == "serving" and each["name"] != wish and each["wish_then"] not in ("", wish):
             steps.append(f"the inventory now wishes {wish}, and {each['name']} serves: playbooks/switch_model.yml")
     return steps
-
-
-def _count(files: list[str]) -> str:
-    return f"{len(files)} change is" if len(files) == 1 else f"{len(files)} changes are"
 
 
 def _measure_steps(found: Document, declared: Document) -> list[str]:

@@ -37,7 +37,7 @@ def gpus(found: dict[str, Any]) -> list[str]:
         on_bus = found["gpus_on_bus"]
         if not on_bus:
             return ["no NVIDIA GPU"]
-        return [f"{on_bus} GPUs on the PCI bus, and nvidia-smi says nothing of them: {found['driver']['error'] or 'no driver'}"]
+        return [f"{on_bus} GPU{'s' if on_bus > 1 else ''} on the PCI bus, and nvidia-smi says nothing of them: {found['driver']['error'] or 'no driver'}"]
     kinds: dict[tuple[Any, ...], int] = {}
     for each in found["gpus"]:
         kind = (each["name"], each["memory_total_mib"], each["compute_capability"], each["link"])
@@ -73,10 +73,48 @@ def engine(found: dict[str, Any]) -> str:
     return f"{line}; {audit['verdict']}{findings} when audited on {moment(audit['started'])}"
 
 
-def nccl(found: dict[str, Any] | None, lines: list[str]) -> list[str]:
+def model(found: dict[str, Any], wish: str) -> str:
+    notes = [f"since {found['since']}"] if found["since"] else []
+    if found["progress"]:
+        notes.append(found["progress"])
+    if found["foreign"]:
+        notes.append("a unit that modelhost did not write: take it over with -e adopt=true")
+    if found["applied"]:
+        notes.append(f"{found['url']}, engine {found['engine']}")
+    if found["boot"]:
+        notes.append("starts at boot")
+    if found["applied"] and found["name"] != wish:
+        chosen = found["wish_then"] == wish
+        notes.append("chosen with -e model=" if chosen else f"the inventory now wishes {wish}: apply with switch_model.yml")
+    if found["pending"]:
+        notes.append(f"{changes(found['pending'])} pending, apply with switch_model.yml")
+    return f"{found['name']}: {', '.join([found['state'], *notes])}"
+
+
+def changes(files: list[str]) -> str:
+    return "1 change" if len(files) == 1 else f"{len(files)} changes"
+
+
+def models(found: list[dict[str, Any]] | None, wish: str) -> list[str]:
+    """A line for each model, and one for all of which there is no more to say than that they are stopped."""
     if found is None:
         return [UNKNOWN]
-    return lines or ["no variable is set in a running process"]
+    lines = [(each["name"], model(each, wish)) for each in found]
+    stopped = [name for name, line in lines if line == f"{name}: stopped"]
+    return [line for name, line in lines if name not in stopped] + ([f"stopped: {', '.join(stopped)}"] if stopped else [])
+
+
+def nccl(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return [UNKNOWN]
+    return [_variable(each) for each in found["variables"]] + found["notes"] or ["no variable is set in a running process"]
+
+
+def _variable(found: dict[str, str]) -> str:
+    if found["origin"] == "default":
+        return "{model}: {name} is declared, and the running processes have not got it: apply with switch_model.yml".format(**found)
+    taken = {"yes": "; NCCL took it as {said}", "no": "; NCCL did not take it", "unknown": ""}[found["taken"]]
+    return ("{model}: {name}={value} ({origin}" + taken + ")").format(**found)
 
 
 def number(name: str, spread: dict[str, float]) -> str:
@@ -121,29 +159,22 @@ def listed(found: list[Any] | None, say: Any, none: str) -> list[str]:
     return [UNKNOWN] if found is None else [say(each) for each in found] or [none]
 
 
-def screen(document: dict[str, Any], models: list[str], nccl_lines: list[str]) -> list[str]:
-    """The summary of a host: about 30 lines of at most WIDTH characters.
-
-    models, nccl_lines: what the filters status_lines and nccl_lines say.
-    """
-    stopped = [each["name"] for each in document["models"] or [] if f"{each['name']}: stopped" in models]
-    models = [each for each in models if each not in [f"{name}: stopped" for name in stopped]]
-    models += [f"stopped: {', '.join(stopped)}"] if stopped else []
-    head = block(document["host"], [document["summary"]], 3)
+def screen(document: dict[str, Any]) -> list[str]:
+    """The summary of a host: at most about 40 lines of WIDTH characters."""
+    head = block(document["host"], [document["summary"]], 2)
     if not document["reached"]:
         return [*head, *block("next", document["next_steps"], 2)]
+    reduced, switch = document["all_reduce"], document["switch"]
     steps = [f"{index}. {step}" for index, step in enumerate(document["next_steps"], 1)]
-    measured = document["benchmarks"]
-    reduced = document["all_reduce"]
     return [
         *head,
         *block("hardware", hardware(document["hardware"]), 4),
         *block("versions", versions(document["versions"]), 3),
         *block("engines", listed(document["engines"], engine, "none declared"), 2),
-        *block("models", [UNKNOWN] if document["models"] is None else models, 8),
+        *block("models", ([switch["says"]] if switch else []) + models(document["models"], document["wish"]), 7),
         *block("weights", _weights(document["models"]), 2),
-        *block("NCCL", nccl(document["nccl"], nccl_lines), 3),
-        *block("measured", listed(measured, benchmark, "never"), 4),
+        *block("NCCL", nccl(document["nccl"]), 3),
+        *block("measured", listed(document["benchmarks"], benchmark, "never"), 4),
         *block("coherence", listed(document["coherence"], coherence, "never asked"), 2),
         *block("all-reduce", [UNKNOWN] if reduced is None else [all_reduce(reduced) if reduced else "never measured"], 2),
         *block("findings", listed(document["findings"], finding, "none"), 3),

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.filter.report_lines import report_lines
+from ansible_collections.modelhost.vllm.plugins.filter import host_report as host_report_filter
 from ansible_collections.modelhost.vllm.plugins.module_utils import host_report, report_words
 
 UNIT = {"ExecMainStartTimestamp": "Mon 2026-11-30 09:37:40 UTC", "UnitFileState": "enabled", "NRestarts": "2"}
@@ -59,8 +59,8 @@ def changed(*path: Any, to: Any, looked: dict[str, Any] = LOOKED) -> dict[str, A
     return copy
 
 
-def made(looked: dict[str, Any], switch: str = "", **declared: Any) -> dict[str, Any]:
-    return host_report.report("h", "20261130T110000Z", looked, {**DECLARED, **declared}, switch)
+def made(looked: dict[str, Any], **declared: Any) -> dict[str, Any]:
+    return host_report_filter.report(looked, "h", "20261130T110000Z", {**DECLARED, **declared})
 
 
 def test_a_host_on_which_all_is_well() -> None:
@@ -84,7 +84,7 @@ def test_a_host_on_which_all_is_well() -> None:
     (changed("state", "models", "small", "state", to="failed"),
      "small has failed: journalctl -u vllm-small on the host, then playbooks/switch_model.yml"),
     (changed("state", "models", "small", "pending", to=[{"file": "small.yaml", "diff": "+key: s3cret"}, {"file": "small.env", "diff": ""}]),
-     "2 changes are pending for small: playbooks/switch_model.yml"),
+     "small has 2 changes pending: playbooks/switch_model.yml"),
     (changed("state", "models", "small", "foreign", to=True),
      "take over the unit of small, which modelhost did not write: playbooks/site.yml -e adopt=true"),
     (changed("kept", "benchmarks", to={}), "small was never measured here: playbooks/benchmark.yml"),
@@ -115,11 +115,62 @@ def test_a_wish_that_was_edited_and_a_choice_that_was_made() -> None:
     assert not any("wishes" in step for step in made(chosen)["next_steps"])
 
 
+OWNER = {"user": "alice", "controller": "bastion", "pid": 4711, "run": "bastion b:pid:[1] 4711 99"}
+SWITCH = {
+    "owner": OWNER, "model": "other", "step": "wait", "since": "2026-11-30T09:37:40+00:00", "progress": "", "age": 3, "silence": 1020,
+    "interrupted": False}
+WHO = "switch to other by alice@bastion since 2026-11-30T09:37:40+00:00"
+INTERRUPTED = {"interrupted": True, "says": (
+    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots what "
+    "was applied")}
+
+
+@pytest.mark.parametrize(("change", "ended", "found"), [
+    ({}, False, {"interrupted": False, "says": f"{WHO}: at step 'wait', last sign of life 3 s ago"}),
+    ({"step": "go back", "progress": "loading weights"}, False,
+     {"interrupted": False, "says": f"{WHO}: at step 'go back' (loading weights), last sign of life 3 s ago"}),
+    ({"interrupted": True}, False, INTERRUPTED),
+    ({"progress": "loading weights"}, True, INTERRUPTED),  # by a run of this controller whose process is gone
+])
+def test_a_switch_that_is_under_way_or_was_interrupted(monkeypatch: pytest.MonkeyPatch, change, ended, found) -> None:
+    monkeypatch.setattr(host_report_filter, "has_ended", lambda owner: ended)
+    looked = changed("state", "switch", to={**SWITCH, **change})
+    assert made(looked)["switch"] == found
+    assert f"models      {WHO}" in "\n".join(report_words.screen(made(looked)))
+
+
 def test_an_interrupted_switch_comes_first_and_many_gpus_ask_for_all_reduce() -> None:
-    found = made(changed("gpu", to=None), "switch to other by a@b since c: interrupted at step 'wait'", gpus={"count": 8})
+    found = made(changed("state", "switch", to={**SWITCH, "interrupted": True}, looked=changed("gpu", to=None)), gpus={"count": 8})
     assert found["next_steps"] == [
         "finish the interrupted switch: playbooks/switch_model.yml",
         "all-reduce was never measured here: playbooks/advise.yml, while nobody has the GPUs"]
+
+
+BRIEF = {
+    "name": "a", "state": "stopped", "progress": "", "since": "", "url": "", "engine": "vllm-1", "applied": False, "wish_then": "", "boot": False,
+    "pending": [], "foreign": False}
+SERVING = {**BRIEF, "state": "serving", "since": "Mon 09:00", "boot": True}
+KIMI = {"url": "http://127.0.0.1:8000/v1", "applied": True}
+
+
+@pytest.mark.parametrize(("found", "line"), [
+    (BRIEF, "a: stopped"),
+    ({**BRIEF, "state": "failed"}, "a: failed"),
+    ({**SERVING, **KIMI, "name": "b", "wish_then": "b"},
+     "b: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-1, starts at boot"),
+    ({**BRIEF, "state": "loading", "since": "Mon 09:00", "progress": "loading weights; about 12 min left of the usual 31 min"},
+     "a: loading, since Mon 09:00, loading weights; about 12 min left of the usual 31 min"),
+    ({**SERVING, "foreign": True},
+     "a: serving, since Mon 09:00, a unit that modelhost did not write: take it over with -e adopt=true, starts at boot"),
+    ({**SERVING, **KIMI, "wish_then": "b", "pending": ["a.env", "a.yaml"]},
+     "a: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-1, starts at boot, chosen with -e model=, 2 changes pending, apply "
+     "with switch_model.yml"),
+    ({**BRIEF, **KIMI, "wish_then": "a", "pending": ["a.env"]},
+     "a: stopped, http://127.0.0.1:8000/v1, engine vllm-1, the inventory now wishes b: apply with switch_model.yml, 1 change pending, apply "
+     "with switch_model.yml"),
+])
+def test_what_is_said_of_a_model(found: dict[str, Any], line: str) -> None:
+    assert report_words.model(found, "b") == line
 
 
 def test_no_text_of_a_declared_file_is_in_it() -> None:
@@ -134,7 +185,7 @@ def test_what_cannot_be_learned_is_said_in_its_place() -> None:
         ("hardware", "engines", "models", "nccl", "benchmarks", "coherence", "all_reduce", "findings"))
     assert found["unknown"][3] == {"what": "models", "why": "no systemctl"}
     assert (found["state"], found["next_steps"]) == ("unknown", [])
-    lines = report_lines(found, nothing)
+    lines = report_words.screen(found)
     assert "engines     unknown, see below" in lines and "unknown     GPUs and driver: no systemctl" in lines
 
 
@@ -142,13 +193,13 @@ def test_a_host_that_is_away() -> None:
     away = {"reached": False, "reason": "no route to host", "answers": {}, "unknown": {}}
     found = made(away)
     assert (found["state"], found["summary"]) == ("unreachable", "could not be reached: no route to host")
-    assert report_lines(found, away) == [
+    assert report_words.screen(found) == [
         "h           could not be reached: no route to host",
         "next        reach the host: power, network, the address and the key in hosts.yml"]
 
 
 def test_the_summary_of_one_screen() -> None:
-    assert report_lines(made(LOOKED), LOOKED) == [
+    assert report_words.screen(made(LOOKED)) == [
         "h           small is serving",
         "hardware    Debian 12, Linux 6.1.0, x86_64, 25.0 GB of memory",
         "            no NVIDIA GPU",
@@ -175,7 +226,7 @@ def test_a_host_with_much_to_say_keeps_to_the_screen() -> None:
     much = changed("host", "findings", to=[{
         "check": "disk", "severity": "error", "variable": "v", "seen": "word " * 60, "needed": "more", "fix": "buy"}] * 9, looked=much)
     much = changed("kept", "benchmarks", to={f"model-{number}": {"single_stream": [RUN]} for number in range(9)}, looked=much)
-    lines = report_lines(made(much), much)
+    lines = report_words.screen(made(much))
     assert len(lines) <= 36
     assert max(map(len, lines)) <= 100
     assert any(line.endswith("more lines in report.md") for line in lines)
@@ -185,7 +236,7 @@ def test_stopped_models_share_a_line_behind_those_that_do_something() -> None:
     idle = {"ExecMainStartTimestamp": "", "UnitFileState": "disabled", "NRestarts": "0"}
     looked = changed("state", "models", to={
         **{f"a{number}": model("stopped", unit=idle) for number in range(3)}, "z": model("loading", progress="loading weights: 42%")})
-    lines = report_lines(made(looked), looked)
+    lines = report_words.screen(made(looked))
     assert "models      z: loading, since Mon 2026-11-30 09:37:40 UTC, loading weights: 42%, starts at boot" in lines
     assert "            stopped: a0, a1, a2" in lines
 
