@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
+NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
 PROGRAM = next((path for path in map(shutil.which, NAMES) if path), None)
 # --no-sandbox: root has no sandbox, and the pages are our own
 ARGUMENTS = (
@@ -25,16 +25,18 @@ class Browser:
 
     def __init__(self, profile: Path) -> None:
         (commands, self.writer), (self.reader, answers) = os.pipe(), os.pipe()
-        # The protocol's ends are the file descriptors 3 and 4, which pipes of ours may have.
-        commands, answers = (fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (commands, answers))
+        # The browser's ends are the file descriptors 3 and 4, which pipes of ours may have.
+        ends = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (commands, answers)]
 
         def connect() -> None:
-            os.dup2(commands, 3)
-            os.dup2(answers, 4)
+            os.dup2(ends[0], 3)
+            os.dup2(ends[1], 4)
 
         self.process = subprocess.Popen(
             [PROGRAM, f"--user-data-dir={profile}", *ARGUMENTS], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=connect, pass_fds=(3, 4))
+        for each in (commands, answers, *ends):
+            os.close(each)
         self.count, self.rest, self.session = 0, b"", {}
         self.seen: list[dict[str, Any]] = []
         targets = self.ask("Target.getTargets")["targetInfos"]

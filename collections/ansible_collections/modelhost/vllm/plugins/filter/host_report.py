@@ -11,7 +11,8 @@ positional: _input
 options:
   _input:
     description:
-      - What P(modelhost.vllm.host_report_info#module) returned for the questions C(gpu), C(host), C(engines), C(state), C(weights) and C(nccl).
+      - What P(modelhost.vllm.host_report_info#module) returned for the questions C(gpu), C(host), C(engines), C(state), C(weights) and
+        C(nccl).
     type: dict
     required: true
   host:
@@ -60,8 +61,8 @@ def said(switch: dict[str, Any]) -> dict[str, Any]:
     who = f"switch to {switch['model']} by {owner['user']}@{owner['controller']} since {switch['since']}"
     if switch["interrupted"] or has_ended(owner):
         return {"interrupted": True, "says": (
-            f"{who}: interrupted at step {switch['step']!r}. What serves now is below; switch_model.yml finishes it or serves the wish, and a "
-            "reboot boots what was applied")}
+            f"{who}: interrupted at step {switch['step']!r}. What serves now is below; switch_model.yml finishes it or serves the wish, and "
+            "a reboot boots what was applied")}
     progress = f" ({switch['progress']})" if switch["progress"] else ""
     return {"interrupted": False, "says": f"{who}: at step {switch['step']!r}{progress}, last sign of life {switch['age']} s ago"}
 

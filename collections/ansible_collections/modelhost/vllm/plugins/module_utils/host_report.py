@@ -201,7 +201,8 @@ def _next_steps(found: Document, declared: Document) -> list[str]:
         return ["reach the host: power, network, the address and the key in hosts.yml"]
     errors = [each["check"] for each in found["findings"] or [] if each["severity"] == "error"]
     steps = [f"repair what host_check finds ({', '.join(dict.fromkeys(errors))}): the fix stands beside each"] if errors else []
-    steps += [f"a reboot waits, {reason}: playbooks/site.yml -e reboot_allowed=true, while no model serves" for reason in found["reboot"] or []]
+    steps += [
+        f"a reboot waits, {reason}: playbooks/site.yml -e reboot_allowed=true, while no model serves" for reason in found["reboot"] or []]
     if found["switch"].get("interrupted"):
         steps.append("finish the interrupted switch: playbooks/switch_model.yml")
     return steps + _engine_steps(found, declared) + _model_steps(found) + _measure_steps(found, declared)

@@ -37,7 +37,8 @@ def gpus(found: dict[str, Any]) -> list[str]:
         on_bus = found["gpus_on_bus"]
         if not on_bus:
             return ["no NVIDIA GPU"]
-        return [f"{on_bus} GPU{'s' if on_bus > 1 else ''} on the PCI bus, and nvidia-smi says nothing of them: {found['driver']['error'] or 'no driver'}"]
+        count = f"{on_bus} GPU{'s' if on_bus > 1 else ''} on the PCI bus"
+        return [f"{count}, and nvidia-smi says nothing of them: {found['driver']['error'] or 'no driver'}"]
     kinds: dict[tuple[Any, ...], int] = {}
     for each in found["gpus"]:
         kind = (each["name"], each["memory_total_mib"], each["compute_capability"], each["link"])
@@ -53,8 +54,8 @@ def versions(found: dict[str, Any]) -> list[str]:
         f"{each['part']} {each['declared'] or each['found']}"
         + (f" (found: {each['found']})" if each["declared"] and each["found"] and each["found"] != each["declared"] else "")
         for each in found["parts"] if each["declared"] or each["found"]]
-    told = found["contradictions"] or ["the declared chain of versions has no contradiction"]
-    return [", ".join(parts) or "nothing is pinned", *told]
+    said = ", ".join(parts) or "nothing is pinned"
+    return [*found["contradictions"], said] if found["contradictions"] else [said, "the declared chain of versions has no contradiction"]
 
 
 def engine(found: dict[str, Any]) -> str:
@@ -171,7 +172,7 @@ def screen(document: dict[str, Any]) -> list[str]:
         *block("hardware", hardware(document["hardware"]), 4),
         *block("versions", versions(document["versions"]), 3),
         *block("engines", listed(document["engines"], engine, "none declared"), 2),
-        *block("models", ([switch["says"]] if switch else []) + models(document["models"], document["wish"]), 7),
+        *block("models", ([switch["says"]] if switch else []) + models(document["models"], document["wish"]), 6),
         *block("weights", _weights(document["models"]), 2),
         *block("NCCL", nccl(document["nccl"]), 3),
         *block("measured", listed(document["benchmarks"], benchmark, "never"), 4),
@@ -179,7 +180,7 @@ def screen(document: dict[str, Any]) -> list[str]:
         *block("all-reduce", [UNKNOWN] if reduced is None else [all_reduce(reduced) if reduced else "never measured"], 2),
         *block("findings", listed(document["findings"], finding, "none"), 3),
         *block("unknown", [f"{each['what']}: {each['why']}" for each in document["unknown"]], 2),
-        *block("next", steps or ["nothing to do"], 4),
+        *block("next", steps or ["nothing to do"], 5),
     ]
 
 

@@ -8,8 +8,8 @@ short_description: Everything that a report says of a host, in one task that doe
 description:
   - Asks the modules of O(questions), one after the other, and then reads what is kept on the host of earlier runs; which reboots are asked
     for; and what the journal says of units that failed.
-  - What cannot be learned is said in RV(unknown), and nothing fails. A host that cannot be reached is RV(reached) V(false), and the play goes
-    on with it.
+  - What cannot be learned is said in RV(unknown), and nothing fails. A host that cannot be reached is RV(reached) V(false), and the play
+    goes on with it.
   - Of the journal, values of a model's secret file and tokens of a hub are replaced by V(***).
 options:
   questions:

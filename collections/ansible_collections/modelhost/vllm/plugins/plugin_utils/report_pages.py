@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE)
-"""Reports as pages, from static templates. On an HTML page everything is escaped; on a Markdown page, what Markdown or HTML would act on."""
+"""Reports as pages, from static templates. What a report says is escaped: all of it in HTML, and in Markdown what Markdown acts on."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def weighed(name: str, state: str = "complete") -> dict[str, Any]:
 
 NUMBERS = {"median": 80.0, "low": 79.0, "high": 81.0}
 RUN = {
-    "started": "20261130T094500Z", "profile": "single_stream", "engine": {"name": "vllm-1", "version": "1"}, "verdict": "pass", "findings": [],
+    "started": "20261130T094500Z", "profile": "single_stream", "engine": {"name": "vllm-1", "version": "1"}, "verdict": "pass",
+    "findings": [],
     "points": [{"name": "single_stream", "load": {}, "repetitions": 3, "numbers": {"decode_tok_s": NUMBERS}}]}
 CHECK = {"started": "20261130T100000Z", "verdict": "coherent", "reason": "3 of 3 answers", "engine": "vllm-1", "items": []}
 AUDIT = {"started": "20261130T090000Z", "verdict": "pristine", "findings": []}
@@ -43,7 +44,8 @@ LOOKED = {
         "engines": {"engines": {"vllm-1": {"state": "complete", "used_by": ["vllm-small.service"]}}, "undeclared": {}},
         "state": {"models": {"other": model("stopped"), "small": model("serving", applied=APPLIED)}, "busy": ["small"], "switch": {}},
         "weights": {"models": [weighed("small"), weighed("other", "absent")]},
-        "nccl": {"models": {"small": {"running": True, "effective": []}, "other": {"running": False, "effective": []}}, "findings": [], "notes": []},
+        "nccl": {
+            "models": {"small": {"running": True, "effective": []}, "other": {"running": False, "effective": []}}, "findings": [], "notes": []},
         "kept": {
             "benchmarks": {"small": {"single_stream": [RUN]}}, "coherence": {"small": CHECK}, "all_reduce": {}, "audits": {"vllm-1": AUDIT},
             "unreadable": [], "reboot": [], "failures": {}}}}
@@ -71,8 +73,8 @@ def test_a_host_on_which_all_is_well() -> None:
     assert [each["weights"] for each in found["models"]] == [
         {"state": "complete", "bytes": 270000000, "verified": True, "says": "270.0 MB in /srv/small, verified by size and sha256"},
         {"state": "absent", "bytes": 270000000, "verified": False, "says": (
-            "modelhost_models.other.weights: /srv/other is absent: there is no such directory. Complete the directory (it is used in place and "
-            "never written to), or declare another source")}]
+            "modelhost_models.other.weights: /srv/other is absent: there is no such directory. Complete the directory (it is used in place "
+            "and never written to), or declare another source")}]
     assert found["engines"] == [
         {"name": "vllm-1", "version": "vllm 1", "state": "complete", "used_by": ["vllm-small.service"], "audit": AUDIT}]
     assert found["benchmarks"][0]["runs"][0]["main"] == NUMBERS
@@ -102,7 +104,8 @@ def test_a_host_on_which_all_is_well() -> None:
     (changed("engines", "engines", "vllm-1", "state", to="changed"),
      "vllm-1 was built from another lock or other patches: declare the new ones under a new name"),
     (changed("weights", "models", to=[weighed("small", "incomplete")]), "the weights of small are incomplete: playbooks/fetch_weights.yml"),
-    (changed("host", "findings", to=[{"check": "shm", "severity": "error"}]), "repair what host_check finds (shm): the fix stands beside each"),
+    (changed("host", "findings", to=[{"check": "shm", "severity": "error"}]),
+     "repair what host_check finds (shm): the fix stands beside each"),
 ])
 def test_what_is_to_be_done_next(looked: dict[str, Any], step: str) -> None:
     assert made(looked)["next_steps"] == [step]
@@ -121,8 +124,8 @@ SWITCH = {
     "interrupted": False}
 WHO = "switch to other by alice@bastion since 2026-11-30T09:37:40+00:00"
 INTERRUPTED = {"interrupted": True, "says": (
-    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots what "
-    "was applied")}
+    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots "
+    "what was applied")}
 
 
 @pytest.mark.parametrize(("change", "ended", "found"), [
@@ -147,8 +150,8 @@ def test_an_interrupted_switch_comes_first_and_many_gpus_ask_for_all_reduce() ->
 
 
 BRIEF = {
-    "name": "a", "state": "stopped", "progress": "", "since": "", "url": "", "engine": "vllm-1", "applied": False, "wish_then": "", "boot": False,
-    "pending": [], "foreign": False}
+    "name": "a", "state": "stopped", "progress": "", "since": "", "url": "", "engine": "vllm-1", "applied": False, "wish_then": "",
+    "boot": False, "pending": [], "foreign": False}
 SERVING = {**BRIEF, "state": "serving", "since": "Mon 09:00", "boot": True}
 KIMI = {"url": "http://127.0.0.1:8000/v1", "applied": True}
 
@@ -163,11 +166,11 @@ KIMI = {"url": "http://127.0.0.1:8000/v1", "applied": True}
     ({**SERVING, "foreign": True},
      "a: serving, since Mon 09:00, a unit that modelhost did not write: take it over with -e adopt=true, starts at boot"),
     ({**SERVING, **KIMI, "wish_then": "b", "pending": ["a.env", "a.yaml"]},
-     "a: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-1, starts at boot, chosen with -e model=, 2 changes pending, apply "
-     "with switch_model.yml"),
+     "a: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-1, starts at boot, chosen with -e model=, 2 changes pending, "
+     "apply with switch_model.yml"),
     ({**BRIEF, **KIMI, "wish_then": "a", "pending": ["a.env"]},
-     "a: stopped, http://127.0.0.1:8000/v1, engine vllm-1, the inventory now wishes b: apply with switch_model.yml, 1 change pending, apply "
-     "with switch_model.yml"),
+     "a: stopped, http://127.0.0.1:8000/v1, engine vllm-1, the inventory now wishes b: apply with switch_model.yml, 1 change pending, "
+     "apply with switch_model.yml"),
 ])
 def test_what_is_said_of_a_model(found: dict[str, Any], line: str) -> None:
     assert report_words.model(found, "b") == line
@@ -181,8 +184,8 @@ def test_no_text_of_a_declared_file_is_in_it() -> None:
 def test_what_cannot_be_learned_is_said_in_its_place() -> None:
     nothing = {"reached": True, "reason": "", "answers": {}, "unknown": dict.fromkeys(host_report.SECTIONS, "no systemctl")}
     found = made(nothing)
-    assert {name: found[name] for name in ("hardware", "engines", "models", "nccl", "benchmarks", "coherence", "all_reduce", "findings")} == dict.fromkeys(
-        ("hardware", "engines", "models", "nccl", "benchmarks", "coherence", "all_reduce", "findings"))
+    sections = ("hardware", "engines", "models", "nccl", "benchmarks", "coherence", "all_reduce", "findings")
+    assert [found[name] for name in sections] == [None] * 8
     assert found["unknown"][3] == {"what": "models", "why": "no systemctl"}
     assert (found["state"], found["next_steps"]) == ("unknown", [])
     lines = report_words.screen(found)

@@ -45,8 +45,10 @@ def test_documents_by_model_and_the_newest_of_each_kind(host, ask) -> None:
         host.write(f"coherence/small/{started}.json", json.dumps(
             {"schema": 1, "started": started, "verdict": verdict, "reason": "r", "engine": ENGINE, "items": []}))
     host.write("all_reduce/20261101T000000Z.json", json.dumps({
-        "schema": 1, "started": "20261101T000000Z", "backend": "gloo", "world_size": 2, "verdict": "hung", "reason": "r", "engine": ENGINE, "sizes": []}))
-    host.write("engines/.vllm-1.audit.json", json.dumps({"schema": 1, "started": "20261101T000000Z", "verdict": "dirty", "findings": ["a"]}))
+        "schema": 1, "started": "20261101T000000Z", "backend": "gloo", "world_size": 2, "verdict": "hung", "reason": "r",
+        "engine": ENGINE, "sizes": []}))
+    host.write("engines/.vllm-1.audit.json", json.dumps(
+        {"schema": 1, "started": "20261101T000000Z", "verdict": "dirty", "findings": ["a"]}))
     host.write("markers/nvidia_driver", "the new one is on the disk\n")
     found = ask(most=2)
     assert {profile: [run["started"] for run in runs] for profile, runs in found["benchmarks"]["small"].items()} == {

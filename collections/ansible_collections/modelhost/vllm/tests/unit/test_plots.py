@@ -9,7 +9,8 @@ import pytest
 from ansible_collections.modelhost.vllm.plugins.module_utils import plots
 
 HISTORY = [
-    {"x": 0, "y": 80.0, "low": 79.0, "high": 81.0, "label": "11-20"}, {"x": 1, "y": 60.0, "low": 59.0, "high": 61.0, "label": "11-21", "mark": "fail"},
+    {"x": 0, "y": 80.0, "low": 79.0, "high": 81.0, "label": "11-20"},
+    {"x": 1, "y": 60.0, "low": 59.0, "high": 61.0, "label": "11-21", "mark": "fail"},
     {"x": 2, "y": 82.0, "low": 82.0, "high": 82.0, "label": "11-22", "mark": "open"}]
 
 

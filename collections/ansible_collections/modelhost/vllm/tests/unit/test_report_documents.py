@@ -19,16 +19,17 @@ def result(decode: float, asked: int = 4, failed: int = 0) -> dict[str, Any]:
 def document(*decode: float, started: str = "20261130T094500Z", profile: str = "single_stream", **others: Any) -> dict[str, Any]:
     point = {"name": profile, "options": {"max-concurrency": 1}, "results": [result(each) for each in decode]}
     return {
-        "schema": 2, "host": "h", "model": "small", "profile": profile, "engine": ENGINE, "options": {"num-prompts": 4, "seed": 3, "backend": "x"},
-        "environment": {"SECRET": "s3cret"}, "started": started, "points": [point], "gate": {"verdict": "pass", "findings": ["fast"]}, **others}
+        "schema": 2, "host": "h", "model": "small", "profile": profile, "engine": ENGINE,
+        "options": {"num-prompts": 4, "seed": 3, "backend": "x"}, "environment": {"SECRET": "s3cret"}, "started": started,
+        "points": [point], "gate": {"verdict": "pass", "findings": ["fast"]}, **others}
 
 
 def test_a_benchmark_is_median_lowest_and_highest_of_its_repetitions() -> None:
     run = report_documents.benchmark_run(document(80.0, 100.0, 50.0))
     [point] = run.pop("points")
     assert run == {
-        "started": "20261130T094500Z", "profile": "single_stream", "engine": {"name": "vllm-0.33.0", "version": "0.33.0"}, "verdict": "pass",
-        "findings": ["fast"]}
+        "started": "20261130T094500Z", "profile": "single_stream", "engine": {"name": "vllm-0.33.0", "version": "0.33.0"},
+        "verdict": "pass", "findings": ["fast"]}
     assert point == {
         "name": "single_stream", "load": {"max-concurrency": 1, "num-prompts": 4}, "repetitions": 3, "numbers": {
             "decode_tok_s": {"median": 80.0, "low": 50.0, "high": 100.0},
@@ -37,7 +38,8 @@ def test_a_benchmark_is_median_lowest_and_highest_of_its_repetitions() -> None:
 
 
 def test_a_document_of_the_first_schema() -> None:
-    old = {"schema": 1, "model": "small", "engine": ENGINE, "options": {"num-prompts": 4}, "started": "20260101T000000Z", "result": result(50.0)}
+    old = {
+        "schema": 1, "model": "small", "engine": ENGINE, "options": {"num-prompts": 4}, "started": "20260101T000000Z", "result": result(50.0)}
     run = report_documents.benchmark_run(old)
     assert (run["profile"], run["verdict"], run["findings"]) == ("single_stream", "", [])
     assert report_documents.main_number(run) == {"median": 50.0, "low": 50.0, "high": 50.0}
@@ -77,7 +79,9 @@ def test_only_the_same_load_by_the_same_engine_is_compared() -> None:
 
 
 def test_a_ladder_stands_for_its_best_step() -> None:
-    points = [{"name": f"concurrency {step}", "options": {"max-concurrency": step}, "results": [result(rate)]} for step, rate in ((1, 100.0), (2, 300.0), (4, 200.0))]
+    points = [
+        {"name": f"concurrency {step}", "options": {"max-concurrency": step}, "results": [result(rate)]}
+        for step, rate in ((1, 100.0), (2, 300.0), (4, 200.0))]
     run = report_documents.benchmark_run(document(profile="concurrency", points=points))
     assert report_documents.main_number(run)["median"] == 270.0
 
@@ -85,7 +89,9 @@ def test_a_ladder_stands_for_its_best_step() -> None:
 def test_coherence_and_all_reduce_without_answers_and_environment() -> None:
     checked = report_documents.coherence({
         "schema": 1, "started": "20261130T094500Z", "verdict": "coherent", "reason": "1 of 1 answers", "engine": ENGINE, "notes": [],
-        "items": [{"name": "fact", "kind": "question", "verdict": "coherent", "reason": "it names Paris", "answer": "Paris", "seconds": 1.0, "binding": True}]})
+        "items": [{
+            "name": "fact", "kind": "question", "verdict": "coherent", "reason": "it names Paris", "answer": "Paris", "seconds": 1.0,
+            "binding": True}]})
     assert checked == {
         "started": "20261130T094500Z", "verdict": "coherent", "reason": "1 of 1 answers", "engine": "vllm-0.33.0",
         "items": [{"name": "fact", "verdict": "coherent", "reason": "it names Paris", "binding": True}]}
