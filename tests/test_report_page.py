@@ -1,4 +1,4 @@
-"""The report in all its forms, from literal documents: a host that serves, one that loads, one that failed and speaks evil, one that is away.
+"""The report in all its forms, from literal documents: hosts that serve, load, have failed and speak evil, and are away.
 
 The forms of the screen and of Markdown are the files beside the documents. After a change read the difference, then write them anew with
 
@@ -135,8 +135,8 @@ def test_the_browser_tells_of_a_page_that_is_neither_quiet_nor_narrow(show) -> N
 
 def test_the_picture_of_the_readme(show) -> None:
     if WRITE:
-        chromium, _ = show(page("healthy", "loading"), 820)
-        chromium.picture(PICTURE, 1120)
+        chromium, _ = show(page("healthy", "loading"), 960)
+        chromium.picture(PICTURE, chromium.value("document.querySelector('figure').getBoundingClientRect().bottom + 12"))
     assert PICTURE.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert PICTURE.stat().st_size < 200_000
 
