@@ -62,7 +62,7 @@ class Status:
         return found
 
     def screen(self, host: str) -> list[str]:
-        [block] = re.findall(rf"^ok: \[{host}\] =>\s+msg: \|-\n((?: {8}.*\n)+)", self.output, re.MULTILINE)
+        [block] = re.findall(rf"^ok: \[{host}\] =>\s+msg: \|-\n((?: {{8}}.*\n)+)", self.output, re.MULTILINE)
         return [line[8:] for line in block.splitlines()]
 
     @property
