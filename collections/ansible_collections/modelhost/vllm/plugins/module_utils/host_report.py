@@ -84,13 +84,16 @@ def _versions(gpu: Document | None, chain: Document) -> Document:
     if not versions.shape_findings(chain) and chain["gpus"]["count"]:
         driver, cuda = (gpu or {}).get("driver", {}), chain["cuda"]
         parts = [
-            {"part": "driver", "declared": chain["driver"]["version"], "found": driver.get("loaded") or driver.get("on_disk", "")},
-            {"part": "CUDA that the driver runs", "declared": "", "found": driver.get("cuda", "")},
-            {"part": "CUDA toolkit", "declared": cuda["selected"], "found": ""}]
+            _part("driver", chain["driver"]["version"], driver.get("loaded") or driver.get("on_disk", "")),
+            _part("CUDA that the driver runs", "", driver.get("cuda", "")), _part("CUDA toolkit", cuda["selected"])]
     for name, pins in sorted((chain.get("pins") or {}).items()):
         locked = {"torch": pins.get("torch", ""), "CUDA": versions.cuda_of(pins), "NCCL": versions.nccl_of(pins)}
-        parts += [{"part": f"{part} of {name}", "declared": version, "found": ""} for part, version in locked.items() if version]
+        parts += [_part(part, version, engine=name) for part, version in locked.items() if version]
     return {"parts": parts, "contradictions": said["errors"] + said["warnings"]}
+
+
+def _part(part: str, declared: str, found: str = "", engine: str = "") -> Document:
+    return {"part": part, "engine": engine, "declared": declared, "found": found}
 
 
 def _engines(answer: Document | None, engines: list[Document], kept: Document | None) -> list[Document] | None:

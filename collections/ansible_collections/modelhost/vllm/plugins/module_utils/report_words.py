@@ -50,12 +50,15 @@ def gpus(found: dict[str, Any]) -> list[str]:
 
 
 def versions(found: dict[str, Any]) -> list[str]:
-    parts = [
-        f"{each['part']} {each['declared'] or each['found']}"
-        + (f" (found: {each['found']})" if each["declared"] and each["found"] and each["found"] != each["declared"] else "")
-        for each in found["parts"] if each["declared"] or each["found"]]
-    said = ", ".join(parts) or "nothing is pinned"
-    return [*found["contradictions"], said] if found["contradictions"] else [said, "the declared chain of versions has no contradiction"]
+    """The contradictions, and a line for the host and for each engine."""
+    lines: dict[str, list[str]] = {}
+    for each in found["parts"]:
+        if each["declared"] or each["found"]:
+            differs = each["declared"] and each["found"] not in ("", each["declared"])
+            said = f"{each['part']} {each['declared'] or each['found']}" + (f" (found: {each['found']})" if differs else "")
+            lines.setdefault(each["engine"], []).append(said)
+    pinned = [", ".join(said) if not name else f"{name}: {', '.join(said)}" for name, said in lines.items()]
+    return [*(found["contradictions"] or ["the declared chain has no contradiction"]), *(pinned or ["nothing is pinned"])]
 
 
 def engine(found: dict[str, Any]) -> str:
@@ -170,7 +173,7 @@ def screen(document: dict[str, Any]) -> list[str]:
     return [
         *head,
         *block("hardware", hardware(document["hardware"]), 4),
-        *block("versions", versions(document["versions"]), 3),
+        *block("versions", versions(document["versions"]), 4),
         *block("engines", listed(document["engines"], engine, "none declared"), 2),
         *block("models", ([switch["says"]] if switch else []) + models(document["models"], document["wish"]), 6),
         *block("weights", _weights(document["models"]), 2),
@@ -179,7 +182,7 @@ def screen(document: dict[str, Any]) -> list[str]:
         *block("coherence", listed(document["coherence"], coherence, "never asked"), 2),
         *block("all-reduce", [UNKNOWN] if reduced is None else [all_reduce(reduced) if reduced else "never measured"], 2),
         *block("findings", listed(document["findings"], finding, "none"), 3),
-        *block("unknown", [f"{each['what']}: {each['why']}" for each in document["unknown"]], 2),
+        *block("unknown", _unknown(document["unknown"]), 2),
         *block("next", steps or ["nothing to do"], 5),
     ]
 
@@ -192,6 +195,12 @@ def _weights(models: list[dict[str, Any]] | None) -> list[str]:
         state = each["weights"]["state"]
         by_state.setdefault("verified" if each["weights"]["verified"] else state, []).append(each["name"])
     return ["; ".join(f"{state}: {', '.join(names)}" for state, names in by_state.items()) or "no model"]
+
+
+def _unknown(found: list[dict[str, str]]) -> list[str]:
+    if len(found) > 1:
+        return [f"{', '.join(each['what'] for each in found)}: report.md says why"]
+    return [f"{each['what']}: {each['why']}" for each in found]
 
 
 def block(label: str, sentences: Iterable[str], most: int) -> list[str]:

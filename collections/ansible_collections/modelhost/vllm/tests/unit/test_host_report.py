@@ -176,6 +176,16 @@ def test_what_is_said_of_a_model(found: dict[str, Any], line: str) -> None:
     assert report_words.model(found, "b") == line
 
 
+def test_versions_of_the_host_and_of_each_engine_with_what_differs() -> None:
+    found = made(LOOKED, versions={**CHAIN, "pins": {"vllm-1": {"torch": "2.13.0+cpu"}}})["versions"]
+    assert found == {"contradictions": [], "parts": [
+        {"part": "torch", "engine": "vllm-1", "declared": "2.13.0+cpu", "found": ""},
+        {"part": "CUDA", "engine": "vllm-1", "declared": "cpu", "found": ""}]}
+    driver = {"part": "driver", "engine": "", "declared": "580.105.08", "found": "575.57.08"}
+    assert report_words.versions({"contradictions": ["torch is too new"], "parts": [driver, *found["parts"]]}) == [
+        "torch is too new", "driver 580.105.08 (found: 575.57.08)", "vllm-1: torch 2.13.0+cpu, CUDA cpu"]
+
+
 def test_no_text_of_a_declared_file_is_in_it() -> None:
     looked = changed("state", "models", "small", "pending", to=[{"file": "small.env", "diff": "+TOKEN=s3cret"}])
     assert "s3cret" not in repr(made(looked))
@@ -189,7 +199,7 @@ def test_what_cannot_be_learned_is_said_in_its_place() -> None:
     assert found["unknown"][3] == {"what": "models", "why": "no systemctl"}
     assert (found["state"], found["next_steps"]) == ("unknown", [])
     lines = report_words.screen(found)
-    assert "engines     unknown, see below" in lines and "unknown     GPUs and driver: no systemctl" in lines
+    assert "engines     unknown, see below" in lines and "unknown     GPUs and driver, system and memory, engines, models, weights, NCCL, what is kept of" in lines
 
 
 def test_a_host_that_is_away() -> None:
@@ -206,8 +216,8 @@ def test_the_summary_of_one_screen() -> None:
         "h           small is serving",
         "hardware    Debian 12, Linux 6.1.0, x86_64, 25.0 GB of memory",
         "            no NVIDIA GPU",
-        "versions    nothing is pinned",
-        "            the declared chain of versions has no contradiction",
+        "versions    the declared chain has no contradiction",
+        "            nothing is pinned",
         "engines     vllm-1: built from its lock; pristine when audited on 2026-11-30 09:00 UTC",
         "models      small: serving, since Mon 2026-11-30 09:37:40 UTC, http://127.0.0.1:8000/v1, engine",
         "              vllm-1, starts at boot",
