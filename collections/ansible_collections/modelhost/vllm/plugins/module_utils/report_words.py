@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import textwrap
 from typing import Any, Iterable
 
@@ -22,6 +23,11 @@ def moment(started: str) -> str:
         return datetime.datetime.strptime(started, "%Y%m%dT%H%M%SZ").strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
         return started
+
+
+def plain(text: str) -> str:
+    """A text as one line, without what a terminal acts on."""
+    return "".join(char if char.isprintable() else "?" for char in re.sub(r"\s+", " ", text))
 
 
 def hardware(found: dict[str, Any] | None) -> list[str]:
@@ -208,7 +214,7 @@ def block(label: str, sentences: Iterable[str], most: int) -> list[str]:
     lines: list[str] = []
     for each in sentences:
         lines += textwrap.wrap(
-            " ".join(each.split()), WIDTH - LABEL, subsequent_indent="  ", break_long_words=True, break_on_hyphens=False) or [""]
+            plain(each), WIDTH - LABEL, subsequent_indent="  ", break_long_words=True, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = [*lines[:most - 1], f"... {len(lines) - most + 1} more lines in report.md"]
     indent = " " * LABEL

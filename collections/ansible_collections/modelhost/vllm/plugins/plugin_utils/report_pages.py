@@ -35,7 +35,7 @@ def _plain(value: Any) -> Any:
     """A value as text of one line of Markdown."""
     if not isinstance(value, str):
         return value
-    text = re.sub(r"\s+", " ", value).replace("&", "&amp;").replace("<", "&lt;")
+    text = report_words.plain(value).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*\[\]|#])", r"\\\1", text)
 
 

@@ -254,6 +254,10 @@ def test_stopped_models_share_a_line_behind_those_that_do_something() -> None:
     assert "            stopped: a0, a1, a2" in lines
 
 
+def test_what_a_terminal_acts_on_is_not_shown() -> None:
+    assert report_words.block("engines", ["a\x1b[2Jb\n\u202ec"], 1) == ["engines     a?[2Jb ?c"]
+
+
 def test_a_time_that_is_none_stays_as_it_is() -> None:
     assert report_words.moment("20261130T094500Z") == "2026-11-30 09:45 UTC"
     assert report_words.moment("yesterday") == "yesterday"
