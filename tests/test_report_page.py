@@ -48,7 +48,7 @@ def golden(path: Path, text: str) -> None:
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
     if not browser.PROGRAM:
-        pytest.skip("no Chromium is installed here: tools/browser, which `make unit` runs, says why")
+        pytest.skip("no Chromium is installed here: tools/programs, which `make unit` runs, says why")
     running = browser.Browser(tmp_path_factory.mktemp("profile"))
     yield running
     running.close()
