@@ -25,6 +25,7 @@ lint: .venv ## yamllint and ansible-lint, production profile
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint --offline --profile production --strict
 
 unit: .venv ## Tests that need no host, a file of them on each processor
+	@tools/programs
 	PATH="$(CURDIR)/.venv/bin:$$PATH" pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 12
 
 molecule: .venv ## Tests on systemd hosts in containers; one of them: make molecule SCENARIO=standin

@@ -25,7 +25,8 @@ class Controller:
         inventories = self.inventories + ([overlay] if overlay else [])
         return [
             "ansible-playbook", str(ROOT / "playbooks" / f"{playbook}.yml"), *(f"--inventory={path}" for path in inventories),
-            f"--extra-vars=smoke_benchmark_artifacts={self.artifacts} coherence_check_artifacts={self.artifacts}", *arguments]
+            "--extra-vars=" + " ".join(
+                f"{role}_artifacts={self.artifacts}" for role in ("smoke_benchmark", "coherence_check", "host_report")), *arguments]
 
     def play(self, playbook, *arguments, overlay=None, kill_at=None):
         """Run a playbook; its output with line breaks and blanks folded, so that sentences can be looked for, and its exit status.

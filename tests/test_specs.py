@@ -11,7 +11,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 ROLES = sorted(path.name for path in ROOT.glob("roles/*") if path.is_dir())
 # Task files that playbooks enter by `tasks_from`; each has a specification of its own.
-ENTRIES = ("main", "verify", "remove", "status", "stop", "audit", "audit_path", "lock", "unlock", "plan", "check", "warm", "free")
+ENTRIES = ("main", "verify", "remove", "stop", "audit", "audit_path", "lock", "unlock", "plan", "check", "warm", "free")
 
 
 def read(path: str) -> Any:

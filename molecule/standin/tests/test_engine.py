@@ -1,5 +1,7 @@
 """The engine on the host: audited, contaminated, refused, repaired, removed."""
 
+import json
+
 import pytest
 
 ENGINE = "/opt/modelhost/engines/vllm-standin-1.0.0"
@@ -22,10 +24,13 @@ def contaminated(controller, host):
         controller.plays("audit_engine", "-e", "repair=true")
 
 
-def test_the_engine_and_what_runs_from_it_are_pristine(controller):
+def test_the_engine_and_what_runs_from_it_are_pristine(controller, host):
     said = controller.plays("audit_engine").said
     assert "vllm-standin-1.0.0: pristine (" in said
-    assert "changed=0" in said
+    assert "changed=1" in said  # the verdict is kept
+    kept = json.loads(host.file("/opt/modelhost/engines/.vllm-standin-1.0.0.audit.json").content_string)
+    assert {key: kept[key] for key in ("schema", "engine", "verdict", "findings")} == {
+        "schema": 1, "engine": "vllm-standin-1.0.0", "verdict": "pristine", "findings": []}
     assert "changed=0" in controller.plays("audit_engine", "--check").said
 
 

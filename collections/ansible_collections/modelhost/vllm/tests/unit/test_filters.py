@@ -8,7 +8,6 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelhost.vllm.plugins.filter.entries import entries
 from ansible_collections.modelhost.vllm.plugins.filter.lock_digests import lock_digests
-from ansible_collections.modelhost.vllm.plugins.filter.status_lines import status_lines
 
 ENGINE = {"name": "vllm-1", "distribution": "vllm", "version": "0.33.0", "lock": "vllm.txt"}
 
@@ -105,52 +104,3 @@ def test_a_lock_that_does_not_fit(tmp_path, lock, message):
     with pytest.raises(AnsibleFilterError) as refused:
         lock_digests([ENGINE], str(tmp_path))
     assert message.format(folder=tmp_path) in str(refused.value)
-
-
-def model(state, unit_file="disabled", pending=0, **applied):
-    return {
-        "state": state, "pending": [{}] * pending, "applied": applied, "progress": "", "foreign": False,
-        "unit": {"ExecMainStartTimestamp": "Mon 09:00", "UnitFileState": unit_file},
-    }
-
-
-KIMI = {"host": "127.0.0.1", "port": 8000, "engine": "vllm-0.33.0"}
-
-
-@pytest.mark.parametrize(("models", "lines"), [
-    ({"a": model("stopped"), "b": model("failed")}, ["a: stopped", "b: failed"]),
-    ({"a": model("stopped"), "b": model("serving", "enabled", wish="b", **KIMI)},
-     ["b: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-0.33.0, starts at boot", "a: stopped"]),
-    ({"b": model("loading")}, ["b: loading, since Mon 09:00"]),
-    ({"b": {**model("loading"), "progress": "loading weights; about 12 min left of the usual 31 min"}},
-     ["b: loading, since Mon 09:00, loading weights; about 12 min left of the usual 31 min"]),
-    ({"a": {**model("serving", "enabled"), "foreign": True}},
-     ["a: serving, since Mon 09:00, a unit that modelhost did not write: take it over with -e adopt=true, starts at boot"]),
-    ({"a": model("serving", "enabled", 2, wish="b", **KIMI)},
-     ["a: serving, since Mon 09:00, http://127.0.0.1:8000/v1, engine vllm-0.33.0, starts at boot, chosen with -e model=, "
-      "2 changes pending, apply with switch_model.yml"]),
-    ({"a": model("stopped", wish="a", **KIMI)},
-     ["a: stopped, http://127.0.0.1:8000/v1, engine vllm-0.33.0, the inventory now wishes b: apply with switch_model.yml"]),
-])
-def test_status_lines(models, lines):
-    assert status_lines({"models": models, "switch": {}}, "b") == lines
-
-
-SWITCH = {
-    "owner": {"user": "alice", "controller": "bastion", "pid": 4711, "run": "bastion b:pid:[1] 4711 99"}, "model": "b", "step": "wait",
-    "since": "2026-11-30T09:37:40+00:00", "progress": "", "age": 3, "silence": 1020, "interrupted": False}
-WHO = "switch to b by alice@bastion since 2026-11-30T09:37:40+00:00"
-INTERRUPTED = (
-    f"{WHO}: interrupted at step 'wait'. What serves now is below; switch_model.yml finishes it or serves the wish, and a reboot boots "
-    "what was applied")
-
-
-@pytest.mark.parametrize(("change", "ended", "line"), [
-    ({}, False, f"{WHO}: at step 'wait', last sign of life 3 s ago"),
-    ({"step": "go back", "progress": "loading weights"}, False, f"{WHO}: at step 'go back' (loading weights), last sign of life 3 s ago"),
-    ({"interrupted": True}, False, INTERRUPTED),
-    ({"progress": "loading weights"}, True, INTERRUPTED),  # by a run of this controller whose process is gone
-])
-def test_the_switch_comes_first(monkeypatch, change, ended, line):
-    monkeypatch.setattr("ansible_collections.modelhost.vllm.plugins.filter.status_lines.has_ended", lambda owner: ended)
-    assert status_lines({"models": {"a": model("stopped")}, "switch": {**SWITCH, **change}}, "b") == [line, "a: stopped"]

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelhost.vllm.plugins.module_utils import gpu_findings
+from ansible_collections.modelhost.vllm.plugins.module_utils import gpu_findings, host_report, report_words
 from ansible_collections.modelhost.vllm.plugins.modules import gpu_info
 
-SHARED = Path(__file__).resolve().parents[6] / "molecule/shared/gpu"
+ROOT = Path(__file__).resolve().parents[6]
+SHARED = ROOT / "molecule/shared/gpu"
 
 
 def load_machine() -> Any:
@@ -317,3 +318,29 @@ def test_what_is_returned_is_what_is_documented(replay, call, name):
     assert set(found) - {"changed"} == set(documented)
     for key in documented:
         agree(found[key], documented[key], key)
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("rtx-pro-6000-x8", [
+        "8x NVIDIA RTX PRO 6000 Blackwell Server Edition, 97887 MiB, compute capability 12.0, PCIe gen 5 x16 of x16",
+        "driver 580.105.08, which runs CUDA 13.0"]),
+    ("mixed", [
+        "1x NVIDIA GeForce RTX 3090, 24576 MiB, compute capability 8.6, PCIe gen 4 x16 of x16",
+        "1x NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, 97887 MiB, compute capability 12.0, PCIe gen 4 x16 of x16",
+        "driver 590.44.01, which runs CUDA 13.1"]),
+    ("no-driver", ["1 GPU on the PCI bus, and nvidia-smi says nothing of them: no driver is loaded"]),
+    ("no-gpu", ["no NVIDIA GPU"]),
+])
+def test_what_a_report_says_of_a_machine(replay, call, name: str, said: list[str]):
+    replay(name)
+    declared = yaml.safe_load((ROOT / "inventory/example/group_vars/gpu_hosts/machine.yml").read_text())["modelhost_gpus"]
+    pins = yaml.safe_load((ROOT / "inventory/example/group_vars/all/versions.yml").read_text())
+    chain = {
+        "driver": pins["modelhost_driver"], "cuda": pins["modelhost_cuda"], "uv": pins["modelhost_uv"], "gpus": declared, "engines": {},
+        "models": {}, "pins": {},
+        "compatibility": yaml.safe_load((ROOT / "roles/host_check/files/compatibility.yml").read_text())}
+    looked = {"reached": True, "reason": "", "unknown": {}, "answers": {"gpu": call(gpu_info)}}
+    wanted = {"models": [], "engines": [], "wish": "", "gpus": declared, "versions": chain}
+    found = host_report.report("h", "20261130T110000Z", looked, wanted, {})
+    assert report_words.gpus(found["hardware"]) == said
+    assert ("gpu_count" in [each["check"] for each in found["findings"]]) == (name != "rtx-pro-6000-x8")

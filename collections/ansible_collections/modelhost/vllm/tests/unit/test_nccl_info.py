@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.modelhost.vllm.plugins.filter.nccl_lines import nccl_lines
-from ansible_collections.modelhost.vllm.plugins.module_utils import engine_process, nccl_host, systemd
+from ansible_collections.modelhost.vllm.plugins.module_utils import engine_process, host_report, nccl_host, report_words, systemd
 from ansible_collections.modelhost.vllm.plugins.modules import nccl_info
 
 LIBRARY = json.loads((Path(__file__).parent / "fixtures/nccl/nvidia-nccl-cu13-2.30.7.json").read_text())
@@ -20,6 +20,11 @@ TEXT = (
 
 def said(*lines: str, **values: str) -> dict[str, tuple[str, str]]:
     return {name: (each["taken"], each["said"]) for name, each in nccl_host.said(lines, values).items()}
+
+
+def shown(found: dict[str, Any]) -> list[str]:
+    """What the state of the host says of it."""
+    return report_words.nccl(host_report.nccl(found))
 
 
 # The library
@@ -168,7 +173,7 @@ def test_a_running_model_and_all_its_processes_have_what_was_declared(call, mach
             {"name": "NCCL_DEBUG", "value": "INFO", "origin": "unit", **UNKNOWN},
             {"name": "NCCL_P2P_LEVEL", "value": "SYS", "origin": "unit", "taken": "yes", "said": "SYS"}]}}
     assert (found["findings"], found["notes"]) == ([], [])
-    assert nccl_lines(found) == ["small: NCCL_DEBUG=INFO (unit)", "small: NCCL_P2P_LEVEL=SYS (unit; NCCL took it as SYS)"]
+    assert shown(found) == ["small: NCCL_DEBUG=INFO (unit)", "small: NCCL_P2P_LEVEL=SYS (unit; NCCL took it as SYS)"]
 
 
 @pytest.mark.case("N6")
@@ -181,9 +186,11 @@ def test_a_process_without_them_and_one_that_the_engine_gave_others(call, machin
         ("NCCL_P2P_LEVEL", "SYS", "unit")]
     assert found["models"]["small"]["lacking"] == {"4712": ["NCCL_P2P_LEVEL"]}
     assert found["notes"] == ["modelhost_models.small.nccl: process 4712 lacks NCCL_P2P_LEVEL of the unit"]
-    assert nccl_lines(found) == [
+    assert shown(found) == [
         "small: NCCL_BUFFSIZE is declared, and the running processes have not got it: apply with switch_model.yml",
         "small: NCCL_CUMEM_ENABLE=0 (engine)", "small: NCCL_NET=Socket (engine)", "small: NCCL_P2P_LEVEL=SYS (unit)",
+        "modelhost_models.small.nccl.NCCL_BUFFSIZE: NCCL 2.30.7 of e has no such variable and would ignore it: remove the line, or take an "
+        "engine whose NCCL has it",
         "modelhost_models.small.nccl: process 4712 lacks NCCL_P2P_LEVEL of the unit"]
 
 
@@ -193,7 +200,7 @@ def test_what_forgotten_files_fill_in_is_reported_with_its_line(call, machine, t
     (tmp_path / "nccl.conf").write_text("# left over\nNCCL_IB_DISABLE=0\nNCCL_ALGO=Tree\n")
     machine.process(4711, PATH="/bin", NCCL_P2P_LEVEL="SYS")
     found = ask(call, machine, NCCL_P2P_LEVEL="SYS")
-    assert nccl_lines(found) == [
+    assert shown(found) == [
         f"small: NCCL_ALGO=Tree ({tmp_path}/nccl.conf:3)",
         f"small: NCCL_IB_DISABLE=1 ({machine.home}/.nccl.conf:2)",
         "small: NCCL_P2P_LEVEL=SYS (unit)",
@@ -224,7 +231,7 @@ def test_what_nccl_refused_is_noted(call, machine):
     assert found["notes"] == [
         "modelhost_models.small.nccl.NCCL_NTHREADS: NCCL did not take NCCL_NTHREADS=100: Invalid NCCL_NTHREADS 100 (must be a multiple "
         "of 32)"]
-    assert nccl_lines(found)[1] == "small: NCCL_NTHREADS=100 (unit; NCCL did not take it)"
+    assert shown(found)[1] == "small: NCCL_NTHREADS=100 (unit; NCCL did not take it)"
 
 
 def test_without_debugging_the_journal_is_not_read(call, machine):
@@ -242,7 +249,6 @@ def test_a_name_that_the_engines_library_does_not_have_is_refused(call, machine)
         "modelhost_models.small.nccl.NCCL_BUFFSIZE: NCCL 2.30.7 of e has no such variable and would ignore it: remove the line, or "
         "take an engine whose NCCL has it"]
     assert found["models"]["small"]["running"] is False
-    assert nccl_lines(found) == []
 
 
 @pytest.mark.parametrize(("engine", "notes"), [
