@@ -121,7 +121,7 @@ def lines(results: List[Dict[str, Any]], left: int) -> List[str]:
         if each["verdict"] == "ok":
             rows.append("".join(f"{said['number']:>14.1f}" for said in loads(each).values()) + f"  {each['name']}")
         else:
-            rows.append(f"{each['verdict']:>{14 * (len(chosen) or 1)}}  {each['name']}: {each['reason'].splitlines()[0]}")
+            rows.append(f"{each['verdict']:>{14 * (len(chosen) or 1)}}  {each['name']}: {_first_line(each['reason'])}")
     if any(each.get("backend") == "gloo" for each in results):
         rows.append("These ranks are on the processors, where NCCL's variables have no effect")
     for each in chosen:
@@ -132,6 +132,11 @@ def lines(results: List[Dict[str, Any]], left: int) -> List[str]:
     if left:
         rows.append(f"{left} points are left: run it again, and it goes on")
     return rows
+
+
+def _first_line(reason: str) -> str:
+    """Without the words that lead over to lines of a journal."""
+    return re.sub(r"\. [^.]*:$", "", reason.splitlines()[0])
 
 
 def _paste(result: Dict[str, Any]) -> List[str]:
