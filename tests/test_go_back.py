@@ -35,7 +35,7 @@ def act(tmp_path: Path):
             fails = {"ansible.builtin.fail": {"msg": failing.get(name, "")}, "when": name in failing}
             (tmp_path / f"{name}.yml").write_text(json.dumps([fails]))
         variables = {
-            "ansible_python_interpreter": "{{ ansible_playbook_python }}", "__model_switch_serving": [],
+            "ansible_python_interpreter": "{{ ansible_playbook_python }}", "__model_switch_serving": [], "model_switch_apply": True,
             "model_switch_plan": {"target": "next", "stop": [], "previous": previous}}
         (tmp_path / "play.json").write_text(json.dumps([{
             "hosts": "all", "gather_facts": False, "become": False, "vars": variables,

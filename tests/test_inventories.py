@@ -273,13 +273,16 @@ def test_what_is_no_name(served: object, requested: object, expected: str) -> No
 
 def test_variables_that_nothing_reads() -> None:
     names = [
-        "modelhost_weight_roots", "modelhost_models", "modelhost_" + 40 * "0", "model_switch_stal", "model_switch_stall", "ansible_host"]
+        "modelhost_weight_roots", "modelhost_models", "modelhost_" + 40 * "0", "model_switch_stal", "model_switch_stall", "ansible_host",
+        "tune_serve_model"]
     nothing = "nothing reads a variable of this name, so it has no effect"
     assert variable_findings(names, str(ROOT / "playbooks"), str(ROOT / "roles")) == {
         "errors": [
             f"modelhost_{40 * '0'}: {nothing}: remove it",
             f"modelhost_weight_roots: {nothing}: did you mean modelhost_weights_roots? Rename it, or remove it"],
-        "warnings": [f"model_switch_stal: {nothing}: did you mean model_switch_stall? Rename it, or remove it"],
+        "warnings": [
+            f"model_switch_stal: {nothing}: did you mean model_switch_stall? Rename it, or remove it",
+            f"tune_serve_model: {nothing}: did you mean tune_served_model? Rename it, or remove it"],
     }
 
 

@@ -11,7 +11,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 ROLES = sorted(path.name for path in ROOT.glob("roles/*") if path.is_dir())
 # Task files that playbooks enter by `tasks_from`; each has a specification of its own.
-ENTRIES = ("main", "verify", "remove", "stop", "audit", "audit_path", "lock", "unlock", "plan", "check", "warm", "free")
+ENTRIES = (
+    "main", "verify", "remove", "stop", "audit", "audit_path", "lock", "unlock", "plan", "check", "warm", "free", "points", "keep", "choose")
 
 
 def read(path: str) -> Any:
@@ -64,10 +65,10 @@ def tasks_in(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def entered() -> set[tuple[str, str]]:
     """Role and task file of each entry from a playbook."""
     found = set()
-    for path in ROOT.glob("playbooks/*.yml"):
-        for play in yaml.safe_load(path.read_text()):
-            found |= {(each["role"], "main") for each in play.get("roles", [])}
-            for task in tasks_in(play.get("tasks", [])):
+    for path in [*ROOT.glob("playbooks/*.yml"), *ROOT.glob("playbooks/tasks/*.yml")]:
+        for entry in yaml.safe_load(path.read_text()):
+            found |= {(each["role"], "main") for each in entry.get("roles", [])}
+            for task in tasks_in([entry, *entry.get("tasks", [])]):
                 call = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role")
                 if call:
                     found.add((call["name"], call.get("tasks_from", "main")))

@@ -36,6 +36,8 @@ def load(model, seconds, fault):
     if fault == "crash-at-start":
         time.sleep(1)
         raise ValueError("Free memory on device (1.0/95.0 GiB) on startup is less than desired GPU memory utilization")
+    if "nvls" in os.environ.get("NCCL_ALGO", "").lower():  # as without an NVSwitch
+        raise RuntimeError("NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)")
     say("gpu_model_runner.py:4979", f"Starting to load model {model}...")
     started = time.monotonic()
     for done in range(SHARDS):
@@ -54,7 +56,7 @@ def main():
     model, pipe = sys.argv[1], int(sys.argv[2])
     try:
         load(model, float(os.environ.get("STANDIN_LOAD_SECONDS", "2")), os.environ.get("STANDIN_FAULT", ""))
-    except ValueError:
+    except (RuntimeError, ValueError):
         say("core.py:1510", "EngineCore failed to start.\n" + traceback.format_exc(), "ERROR")
         sys.exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 name: nccl_sweep_folder
 short_description: Whether an earlier sweep goes on, and what is left of it
 description:
-  - The newest sweep of a model goes on where it has a point with the same inputs. A point that it has is not measured again.
+  - The newest sweep that has a point with the same inputs goes on. A point that it has is not measured again.
 positional: _input, files, again
 options:
   _input:

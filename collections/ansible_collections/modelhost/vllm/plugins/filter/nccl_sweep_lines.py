@@ -5,8 +5,10 @@ DOCUMENTATION = r"""
 name: nccl_sweep_lines
 short_description: The results of a sweep over NCCL variables, and the best of them for each load
 description:
-  - Loads are one stream (the smallest message), many streams (that of 64 tokens) and prefill (the largest). A point that is not faster by
-    5 % than what is declared is none to change anything for.
+  - Of all-reduce, the loads are one stream (the smallest message), many streams (that of 64 tokens) and prefill (the largest).
+  - Of the served model, they are one stream (the first step of the ladder, by its speed after the first token) and many streams (the last
+    step, by all tokens of all streams). Each number is the median over the repetitions.
+  - A point that is not faster by 5 % than what is declared is none to change anything for.
 positional: _input, left
 options:
   _input:

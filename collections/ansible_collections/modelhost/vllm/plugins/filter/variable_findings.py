@@ -40,7 +40,7 @@ _value:
       type: list
       elements: str
     warnings:
-      description: Names that begin as those of a role do, which may be an operator's own.
+      description: Names that begin as those of a role do, or as the extra variables C(tune_), which may be an operator's own.
       type: list
       elements: str
 """
@@ -61,7 +61,7 @@ def known(*folders: str) -> frozenset[str]:
 
 
 def variable_findings(names: Iterable[str], playbooks: str, roles: str) -> dict[str, list[str]]:
-    prefixes = [path.name + "_" for path in Path(roles).iterdir() if path.is_dir()]
+    prefixes = ["tune_", *(path.name + "_" for path in Path(roles).iterdir() if path.is_dir())]
     return findings.variable_findings(names, known(str(playbooks), str(roles)), prefixes)
 
 

@@ -7,11 +7,12 @@ import hashlib
 import itertools
 import json
 import re
+import statistics
 from typing import Any, Dict, List
 
-from ansible_collections.modelhost.vllm.plugins.module_utils import nccl
+from ansible_collections.modelhost.vllm.plugins.module_utils import benchmark, nccl
 
-CLOSE = 0.05  # a latency that is not lower by this share is none to change anything for
+CLOSE = 0.05  # a time that is not lower by this share is none to change anything for
 DECLARED = "as declared"
 
 
@@ -68,56 +69,74 @@ def _point(tried: Dict[str, str], inputs: Dict[str, Any]) -> Dict[str, Any]:
 def folder(points: List[Dict[str, Any]], files: List[str], again: bool) -> Dict[str, Any]:
     """started, the folder of an earlier sweep that goes on, or an empty text for a new one; and what is left of the points.
 
-    files: paths of the results of this model, .../STARTED/KEY.json. The newest sweep goes on where it has a point of this one.
+    files: paths of the results of this model, .../STARTED/KEY.json. The newest sweep that has a point of this one goes on.
     """
     by_sweep: Dict[str, List[str]] = {}
     for path in files:
         started, name = path.split("/")[-2:]
         by_sweep.setdefault(started, []).append(name[:-len(".json")])
-    newest = max(by_sweep, default="")
-    measured = by_sweep.get(newest, [])
-    if again or not any(point["key"] in measured for point in points):
+    keys = [point["key"] for point in points]
+    newest = max((started for started, measured in by_sweep.items() if set(measured) & set(keys)), default="")
+    if again or not newest:
         return {"started": "", "left": points}
-    return {"started": newest, "left": [point for point in points if point["key"] not in measured]}
+    return {"started": newest, "left": [point for point in points if point["key"] not in by_sweep[newest]]}
+
+
+def loads(result: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """What a result says of each load: where it was measured, its number, the number's unit, and a time, of which less is better."""
+    if "points" in result:
+        first, last = result["points"][0], result["points"][-1]
+        found = {"one stream": _rate(first, "decode_tok_s")}
+        return {**found, "many streams": _rate(last, "output_throughput_tok_s")} if first is not last else found
+    sizes = result["sizes"]
+    chosen = {"one stream": sizes[0], "many streams": sizes[-2] if len(sizes) > 1 else sizes[0], "prefill": sizes[-1]}
+    return {
+        load: {"at": f"{each['bytes']} bytes", "number": each["latency_us"], "unit": "us", "time": each["latency_us"]}
+        for load, each in chosen.items()}
+
+
+def _rate(point: Dict[str, Any], name: str) -> Dict[str, Any]:
+    """The median over the repetitions of a point."""
+    rate = statistics.median(benchmark.values(result)[name] for result in point["results"])
+    return {"at": point["name"], "number": rate, "unit": "tok/s", "time": 1 / rate}
 
 
 def best(results: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """For each load its size, the result with the lowest latency there, and whether it is worth a change."""
-    fine = [each for each in results if each["verdict"] == "ok"]
-    if not fine:
-        return []
-    sizes = [each["bytes"] for each in fine[0]["sizes"]]
+    """For each load its name, the result that is best there, what it says, and whether it is worth a change."""
+    fine = [(each, loads(each)) for each in results if each["verdict"] == "ok"]
     found = []
-    for load, size in (("one stream", sizes[0]), ("many streams", sizes[-2] if len(sizes) > 1 else sizes[0]), ("prefill", sizes[-1])):
-        first = min(fine, key=lambda each: _latency(each, size))
-        declared = [_latency(each, size) for each in fine if not each["tried"]]
-        better = not declared or _latency(first, size) < declared[0] * (1 - CLOSE)
-        found.append({"load": load, "bytes": size, "result": first, "latency_us": _latency(first, size), "better": better})
+    for load in fine[0][1] if fine else ():
+        first, said = min(fine, key=lambda each: each[1][load]["time"])
+        declared = [each[load]["time"] for result, each in fine if not result["tried"]]
+        better = not declared or said[load]["time"] < declared[0] * (1 - CLOSE)
+        found.append({"load": load, "result": first, **said[load], "better": better})
     return found
-
-
-def _latency(result: Dict[str, Any], size: int) -> float:
-    return next(each["latency_us"] for each in result["sizes"] if each["bytes"] == size)
 
 
 def lines(results: List[Dict[str, Any]], left: int) -> List[str]:
     """A table of all points, the best for each load, and the lines of YAML to paste. left: how many points were not measured."""
     chosen = best(results)
-    rows = ["{:>12}{:>14}{:>12}  us".format(*(each["load"] for each in chosen))] if chosen else []
+    rows = ["".join(f"{each['load']:>14}" for each in chosen) + f"  {chosen[0]['unit']}"] if chosen else []
     for each in sorted(results, key=lambda each: (each["verdict"] != "ok", bool(each["tried"]), each["name"])):
         if each["verdict"] == "ok":
-            rows.append("{:>12.1f}{:>14.1f}{:>12.1f}  {}".format(*(_latency(each, load["bytes"]) for load in chosen), each["name"]))
+            rows.append("".join(f"{said['number']:>14.1f}" for said in loads(each).values()) + f"  {each['name']}")
         else:
-            rows.append(f"{each['verdict']:>38}  {each['name']}: {each['reason']}")
-    if any(each["backend"] == "gloo" for each in results):
+            rows.append(f"{each['verdict']:>{14 * (len(chosen) or 1)}}  {each['name']}: {_first_line(each['reason'])}")
+    if any(each.get("backend") == "gloo" for each in results):
         rows.append("These ranks are on the processors, where NCCL's variables have no effect")
     for each in chosen:
-        said = f"for {each['load']} ({each['bytes']} bytes): {each['latency_us']:.1f} us with {each['result']['name']}"
-        rows.append(said if each["better"] else f"for {each['load']} ({each['bytes']} bytes): nothing is better than what is declared")
+        where = f"for {each['load']} ({each['at']})"
+        said = f"{where}: {each['number']:.1f} {each['unit']} with {each['result']['name']}"
+        rows.append(said if each["better"] else f"{where}: nothing is better than what is declared")
         rows += _paste(each["result"]) if each["better"] and each["result"]["tried"] else []
     if left:
         rows.append(f"{left} points are left: run it again, and it goes on")
     return rows
+
+
+def _first_line(reason: str) -> str:
+    """Without the words that lead over to lines of a journal."""
+    return re.sub(r"\. [^.]*:$", "", reason.splitlines()[0])
 
 
 def _paste(result: Dict[str, Any]) -> List[str]:

@@ -42,6 +42,9 @@ models:
     progress:
       description: Of a loading model, the stage that its log names, and what earlier loads say about the time left.
       type: str
+    load_seconds:
+      description: How long its last load on this host took, from the start of its process to its first answer; 0 where none is known.
+      type: int
     foreign:
       description: Whether the live unit is one that modelhost did not write.
       type: bool
@@ -133,6 +136,7 @@ def main() -> None:
         found[model] = {
             "state": state,
             "progress": progress(model, unit) if state == "loading" else "",
+            "load_seconds": round(next((load["seconds"] for load in reversed(models.read_loads(model))), 0)),
             "unit": unit,
             "applied": applied.get(model, {}),
             "pending": models.pending(models.declared(model)) if models.protected(model, unit, applied) else [],

@@ -55,6 +55,7 @@ def test_how_far_a_load_is(host, call, endpoints, monkeypatch):
     found = call(model_state_info, models=["small", "served", "idle"])["models"]
     assert {name: each["progress"] for name, each in found.items()} == {
         "small": "loading weights: 52% Completed | 33/64 shards; about 20 min left of the usual 31 min", "served": "", "idle": ""}
+    assert {name: each["load_seconds"] for name, each in found.items()} == {"small": 1860, "served": 0, "idle": 0}
     assert host.ran == ["journalctl --quiet --no-pager --output=cat --lines=200 _SYSTEMD_INVOCATION_ID=0a1b"]
 
 
