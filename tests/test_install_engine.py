@@ -178,7 +178,7 @@ def test_killed_at_any_moment_it_is_no_engine_and_the_next_run_makes_it_one(root
     takes = time.monotonic() - began
     moments = random.Random(33)
     killed = 0
-    while killed < 6:
+    while killed < 10:
         job = root.start()
         time.sleep(moments.uniform(0.0, takes))
         os.killpg(job.pid, signal.SIGKILL)
