@@ -172,14 +172,9 @@ def test_playbooks() -> None:
 def test_only_these_playbooks_can_stop_a_model() -> None:
     """The role model_switch stops models: where it is entered."""
     stops = {
-<<<<<<< HEAD
-        path.stem for path in ROOT.glob("playbooks/*.yml") for play in load(path) for task in tasks_in(play.get("tasks", []))
-        if task.get("ansible.builtin.import_role", {}).get("name") == "model_switch"
-=======
         path.stem for path in PLAYBOOKS for entry in load(path) for task in tasks_in([entry, *entry.get("tasks", [])])
         for role in [task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role") or {}]
-        if role.get("name") == "model_switch" and role.get("tasks_from") not in ("status", "lock", "unlock")
->>>>>>> 8c99c6187182b574f11bfa81dbe357ed546d66e7
+        if role.get("name") == "model_switch" and role.get("tasks_from") not in ("lock", "unlock")
     }
     assert stops == {"switch_model", "teardown", "tune_switch"}
     assert [relative(path) for path in PLAYBOOKS if "tune_served_model.yml" in path.read_text()] == ["playbooks/tune_nccl.yml"]

@@ -84,9 +84,12 @@ class Running:
         return self.log.read_bytes().decode()
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + 5
-        while not (found := re.search(pattern, self.text())):
-            assert time.monotonic() < deadline, f"no {pattern} in:\n{self.text()}"
+        return self.until(lambda: re.search(pattern, self.text()), pattern)
+
+    def until(self, look, what):
+        deadline = time.monotonic() + 30
+        while not (found := look()):
+            assert time.monotonic() < deadline, f"no {what} in:\n{self.text()}"
             time.sleep(0.01)
         return found
 
@@ -341,7 +344,7 @@ def test_die_at_first_request(start):
 
 def test_an_orphan_holds_the_port(start):
     server = start(STANDIN_FAULT="orphan").ready()
-    [orphan] = [pid for pid in server.children() if os.getsid(pid) == pid]
+    [orphan] = server.until(lambda: [pid for pid in server.children() if os.getsid(pid) == pid], "process with a session of its own")
     try:
         assert server.stop() == 0
         with socket.create_connection(("127.0.0.1", server.port), timeout=5):
