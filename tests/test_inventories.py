@@ -121,6 +121,17 @@ KEYS = "alias, benchmark, coherence, description, engine, environment, expect, g
      [f"{KIMI}.expect.decode_tok_s: 0 says nothing about a run: write a number above 0, or remove the line",
       f"{KIMI}.expect.ttft_ms: -1 says nothing about a run: write a number above 0, or remove the line",
       f"{KIMI}.expect.max_slowdown_percent: inf says nothing about a run: write a number above 0, or remove the line"]),
+    # Which answers decide, and how long is waited for one
+    ({"m/kimi-k25-int4/coherence": {"binds": ["fact", "tool call"], "max_tokens": 4096, "timeout": 60}}, []),
+    ({"m/kimi-k25-int4/coherence": {"binds": ["fact", "facts"]}},
+     [f"{KIMI}.coherence.binds[1]: 'facts' is not one of arithmetic, creative, fact, fact again, instruction, logprobs, memory, needle at "
+      "the head, needle at the tail, needle in the middle, other language, other script, reasoning, sampled, tool call. Did you mean "
+      "'fact'?"]),
+    ({"m/kimi-k25-int4/coherence": {"max_tokens": 0, "timeout": -5}},
+     [f"{KIMI}.coherence.max_tokens: 0 is no number of tokens: write 1 or more, or remove the line",
+      f"{KIMI}.coherence.timeout: -5 is no number of seconds: write 1 or more, or remove the line"]),
+    ({"m/kimi-k25-int4/coherence": {"bind": []}},
+     [f"{KIMI}.coherence.bind: 'bind' is not one of binds, max_tokens, timeout. Did you mean 'binds'?"]),
     # What is said in one place only
     ({"m/kimi-k25-int4/serve/port": 8001}, [f"{KIMI}.serve.port: say it in {KIMI}.port, from where the unit takes it"]),
     ({"m/kimi-k25-int4/serve/model": "x"}, [f"{KIMI}.serve.model: say it in {KIMI}.weights, from where the unit takes it"]),
