@@ -22,7 +22,7 @@ def documents(host):
 
 
 def test_an_unknown_profile_is_refused(controller):
-    failed = controller.play("benchmark", "-e", "profile=concurency")
+    failed = controller.play("benchmark", "-e", "profile=concurency", "--check")
     assert failed.returncode != 0
     assert (
         "profile: 'concurency' is not one of concurrency, long_context, single_stream. Did you mean 'concurrency'?"
