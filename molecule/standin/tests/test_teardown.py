@@ -12,7 +12,8 @@ def test_teardown_keeps_weights_results_and_adopted_units_and_nothing_else(contr
     assert left.split() == ["/var/lib/modelhost"]
     kept = host.check_output("find /var/lib/modelhost -mindepth 1 -maxdepth 1").split()
     assert sorted(kept) == [
-        "/var/lib/modelhost/adopted", "/var/lib/modelhost/benchmarks", "/var/lib/modelhost/coherence", "/var/lib/modelhost/weights"]
+        "/var/lib/modelhost/adopted", "/var/lib/modelhost/benchmarks", "/var/lib/modelhost/coherence", "/var/lib/modelhost/nccl_sweeps",
+        "/var/lib/modelhost/weights"]
     assert host.run("pgrep -f '[v]llm_standin'").rc == 1
     assert not host.user("modelhost").exists
     # its status differs between releases where nothing matches
